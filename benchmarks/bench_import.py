@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -39,10 +39,9 @@ from tests.folder_objects import FolderLocation
 from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.jobs.importing import checks, driver, staging
-from tidewheel.jobs.importing.driver import import_messages, stage_here
+from tidewheel.jobs.importing.driver import import_messages
 from tidewheel.jobs.importing.work import Imported
 from tidewheel.jobs.job import Job
-from tidewheel.jobs.tasks import InThisProcess
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
@@ -100,8 +99,8 @@ class Once:
         self._job = Job(arguments=arguments, service=self.service, location=location, cores=PROCESSES, say=_quiet)
 
     def run(self, *, here: bool = False) -> Imported:
-        """Imports, in this process or in others."""
-        return import_messages(self._job, partial(stage_here, tasks=InThisProcess()) if here else None)
+        """Imports. `here`: one task at a time."""
+        return import_messages(replace(self._job, cores=1) if here else self._job)
 
 
 def _quiet(_: str) -> None:

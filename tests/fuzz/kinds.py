@@ -219,6 +219,7 @@ def _import_record() -> Kind:
 
     record = Record(
         given=Input(about={"--body": "text", "file a.csv": "100 bytes"}, changed={"/a.csv": "1"}),
+        run="run7",
         stored_ms=NOW_MS,
         first_mark=7,
         good=3,

@@ -31,11 +31,6 @@ class Slowly:
     tasks: InThreads
     folder: Path
 
-    @property
-    def side_by_side(self) -> int:
-        """As the tasks."""
-        return self.tasks.side_by_side
-
     def run(self, task: Callable[[Any], Any], items: Sequence[Any], /) -> Iterator[tuple[int, Any]]:
         """Runs each item slowly."""
 

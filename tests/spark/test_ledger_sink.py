@@ -106,8 +106,8 @@ def test_rows_that_cannot_be_sent_stop_the_write_or_go_to_a_folder(
 def test_what_is_wrong_is_named_before_a_row_is_read(spark: SparkSession, stack: LocalTidewheel) -> None:
     good = messages(spark, stack, 10)
     cases: list[tuple[DataFrame, dict[str, str], str]] = [
-        (good.drop("body"), {}, "the table has no such column; it has deliver_at, key"),
-        (good.withColumn("deliver_at", f.lit(True)), {}, "column deliver_at"),
+        (good.drop("body"), {}, r"no column 'body' \(--body\); there are: deliver_at, key"),
+        (good.withColumn("deliver_at", f.lit(True)), {}, "column 'deliver_at'"),
         (good, {"topic": "none"}, "none"),
         (good, {"token": "a b"}, "use 1 to 64 letters"),
         (good, {"stack": "other"}, "other"),

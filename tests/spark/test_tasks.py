@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import TaskFailed
-from tidewheel.flows.ports.tasks import RUNS_AGAIN
-from tidewheel.jobs.tasks import InThisProcess, InThreads, Tasks
+from tidewheel.flows.ports.tasks import RUNS_AGAIN, InThisProcess, Tasks
+from tidewheel.jobs.tasks import InThreads
 from tidewheel.spark.tasks import OnSpark
 
 

@@ -14,10 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from time import sleep
 
-from tidewheel.flows.ports.tasks import InThisProcess, Item, Result, Tasks
-
-__all__ = ["InThisProcess", "InThreads", "Item", "Result", "Tasks"]
-
+from tidewheel.flows.ports.tasks import Item, Result
 
 _END_AGAIN_S = 0.05
 
@@ -44,14 +41,12 @@ class InThreads:
         """
         pool = ThreadPoolExecutor(self.side_by_side, "tidewheel-task")
         places = {pool.submit(task, item): place for place, item in enumerate(items)}
-        left = set(places)
         try:
             for future in as_completed(places):
-                left.discard(future)
                 yield places[future], future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            while any(future.running() for future in left):
+            while any(future.running() for future in places):
                 self.end()
                 sleep(_END_AGAIN_S)
             pool.shutdown()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 
 import boto3
 from pyspark.sql import SparkSession
@@ -30,7 +31,21 @@ def on_glue(main: Callable[[Job], object], argv: Sequence[str] = sys.argv) -> No
     title = f"{arguments.get('JOB_NAME', 'tidewheel')} {arguments.get('topic', '')}".strip()
     spark = OnSpark(SparkSession.builder.getOrCreate, title)
     job = replace(job, spark=spark, scan_on_spark=partial(scan_on_spark, spark.session))
-    main(replace(job, cores=os.cpu_count() or 1, say=structured(arguments)))
+    say = structured(arguments)
+    main(replace(job, cores=os.cpu_count() or 1, say=say, advance=_each_minute(say)))
+
+
+def _each_minute(say: Callable[[str], None]) -> Callable[[float, float], None]:
+    """Returns a function that logs how many bytes of how many are done, at most once a minute."""
+    told_s = monotonic()
+
+    def advance(done: float, total: float) -> None:
+        nonlocal told_s
+        if monotonic() >= told_s + 60:
+            told_s = monotonic()
+            say(f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB are done, {100 * done / max(1, total):.0f} %")
+
+    return advance
 
 
 def import_on_spark(job: Job) -> Imported:

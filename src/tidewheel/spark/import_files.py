@@ -30,7 +30,7 @@ from tidewheel.jobs.importing.staging import Stage, Staged
 from tidewheel.jobs.importing.work import InputFile, Work
 from tidewheel.jobs.job import Job
 from tidewheel.spark.session import register
-from tidewheel.spark.tasks import arrivals, collected
+from tidewheel.spark.tasks import collected, progress
 
 _ROWS = pa.schema([*COLUMNS, pa.field("weight", pa.int64()), pa.field("staged", pa.binary())])
 """A good row has its columns and its weight. The last row of a task says what else it found."""
@@ -44,14 +44,8 @@ def stage_on_spark(job: Job, work: Work, files: Sequence[InputFile]) -> list[Sta
     context = spark.sparkContext
     shares = [(pickle.dumps(share),) for share in shares_of(files, context.defaultParallelism, work.limits)]
     given = spark.createDataFrame(context.parallelize(shares, max(1, len(shares))), "share binary")
-    total_bytes, done = sum(file.size_bytes for file in files), 0
-
-    def advance(read_bytes: int) -> None:
-        nonlocal done
-        done += read_bytes
-        job.advance(done, total_bytes)
-
-    reading = partial(_read, work, arrivals(context, advance))
+    total_bytes = sum(file.size_bytes for file in files)
+    reading = partial(_read, work, progress(context, job.advance, total_bytes))
     rows = given.mapInArrow(reading, from_arrow_schema(_ROWS)).persist(StorageLevel.DISK_ONLY)
     try:
         read = _staged(rows.where("staged is not null"))

@@ -1,9 +1,9 @@
 """Reads the ledgers of a rebuild on Spark, and compares them by its shuffle.
 
-    ledgers    place | name ...              one row a ledger
+    ledgers    name | size ...               one row a ledger
        |  mapInArrow: read and verify once; the rows stay on the workers' disks
-    found      place | inspected             the metadata, for the driver
-                     | ids | keyed           lists: messages to compare, messages with keys to restore
+    found      name | inspected              the metadata, for the driver
+                    | ids | keyed            lists: messages to compare, messages with keys to restore
        |  the ids of the ledgers that count, exploded, in windows of equal ids
     repeats    first ledger | other ledger   one row a repeated message
        |  mapInArrow: leave out pairs that are connected already, in each partition and then in one
@@ -37,7 +37,7 @@ from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location, key_ports
 from tidewheel.ledger.inspection import Inspected
 from tidewheel.model.key import KeyEntry
-from tidewheel.spark.tasks import arrivals, collected
+from tidewheel.spark.tasks import collected, progress
 from tidewheel.storage.objects import StoredObject
 
 _TASK_BYTES = 64 * 1024 * 1024
@@ -46,7 +46,7 @@ _MOST_ROWS = 50_000
 _KEYED = pa.schema([(each.name, pa.binary() if each.type == pa.binary(16) else each.type) for each in KEYED])
 """Spark has no binary values of a fixed length."""
 _FOUND = (
-    "place int, inspected binary, ids array<bigint>, "
+    "name string, inspected binary, ids array<bigint>, "
     "keyed array<struct<key: string, message_id: binary, sent_at_ms: bigint>>"
 )
 _PAIRS = "first int, other int"
@@ -61,7 +61,6 @@ class ScanOnSpark:
     Attributes:
         session: Spark's.
         location: the objects and the table.
-        stored: all ledgers, by their places.
         found: the rows of the module's docstring, in a partition for each task.
         tasks: how many.
         inspected: the ledgers that were still there.
@@ -69,7 +68,6 @@ class ScanOnSpark:
 
     session: SparkSession
     location: Location
-    stored: Sequence[StoredObject]
     found: DataFrame
     tasks: int
     inspected: Sequence[Inspected]
@@ -98,9 +96,8 @@ class ScanOnSpark:
 
     def _of(self, ledgers: Sequence[Inspected]) -> DataFrame:
         """Returns the rows of some ledgers, with the ledger's place among them."""
-        places = {each.name: place for place, each in enumerate(self.stored)}
-        among = [(places[each.object_name], ledger) for ledger, each in enumerate(ledgers)]
-        return self.found.join(broadcast(self.session.createDataFrame(among, "place int, ledger int")), "place")
+        among = [(each.object_name, place) for place, each in enumerate(ledgers)]
+        return self.found.join(broadcast(self.session.createDataFrame(among, "name string, ledger int")), "name")
 
 
 def scan_on_spark(
@@ -116,28 +113,20 @@ def scan_on_spark(
     """
     spark = session()
     size_bytes = sum(each.size_bytes for each in stored)
-    rows = [(place, each.name, each.size_bytes, each.put_at_ms) for place, each in enumerate(stored)]
-    ledgers = spark.createDataFrame(rows, "place int, name string, size_bytes bigint, put_at_ms bigint")
+    rows = [(each.name, each.size_bytes, each.put_at_ms) for each in stored]
+    ledgers = spark.createDataFrame(rows, "name string, size_bytes bigint, put_at_ms bigint")
     few = min(_FEW_TASKS * spark.sparkContext.defaultParallelism, len(stored))
     tasks = max(size_bytes // _TASK_BYTES, few, 1)
-    done = 0
-
-    def advance(read_bytes: int) -> None:
-        nonlocal done
-        done += read_bytes
-        job.advance(done, size_bytes)
-
-    read = arrivals(spark.sparkContext, advance)
+    read = progress(spark.sparkContext, job.advance, size_bytes)
     found = (
         ledgers.repartition(tasks)
         .mapInArrow(partial(_find, job.location, wanted, read), _FOUND)
         .persist(StorageLevel.DISK_ONLY)
     )
-    rows_found = collected(found.where("inspected is not null").select("place", "inspected"))
+    rows_found = collected(found.where("inspected is not null").select("name", "inspected"))
     return ScanOnSpark(
         session=spark,
         location=job.location,
-        stored=stored,
         found=found,
         tasks=tasks,
         inspected=[pickle.loads(zlib.decompress(row.inspected)) for row in sorted(rows_found)],
@@ -147,15 +136,13 @@ def scan_on_spark(
 def _find(location: Location, wanted: ScanRange, read: Any, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Reads the ledgers of a task."""
     for batch in batches:
-        rows = batch.to_pylist()
-        places = {row["name"]: row.pop("place") for row in rows}
-        ledgers = [StoredObject(**row) for row in rows]
+        ledgers = [StoredObject(**row) for row in batch.to_pylist()]
         for each in scan(location.objects(), ledgers, wanted):
-            yield from _rows(places[each.inspected.object_name], each)
+            yield from _rows(each)
         read.add([each.size_bytes for each in ledgers])
 
 
-def _rows(place: int, scanned: Scanned) -> Iterator[pa.RecordBatch]:
+def _rows(scanned: Scanned) -> Iterator[pa.RecordBatch]:
     """Yields a row with the metadata of a ledger, and rows with up to so many of its messages."""
     none, no_keyed = scanned.ids[:0], pa.array([], pa.struct(list(_KEYED)))
     inspected = zlib.compress(pickle.dumps(scanned.inspected), 1)
@@ -164,8 +151,8 @@ def _rows(place: int, scanned: Scanned) -> Iterator[pa.RecordBatch]:
     rows += [(None, none, each.to_struct_array()) for each in scanned.keyed.cast(_KEYED).to_batches(_MOST_ROWS)]
     for metadata, ids, keyed in rows:
         lists = [pa.ListArray.from_arrays([0, len(each)], each) for each in (pa.array(ids), keyed)]
-        columns = [pa.array([place], pa.int32()), pa.array([metadata], pa.binary()), *lists]
-        yield pa.RecordBatch.from_arrays(columns, ["place", "inspected", "ids", "keyed"])
+        columns = [pa.array([scanned.inspected.object_name]), pa.array([metadata], pa.binary()), *lists]
+        yield pa.RecordBatch.from_arrays(columns, ["name", "inspected", "ids", "keyed"])
 
 
 def _connect(batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -33,9 +32,7 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
 """
 
 
-def local_session(
-    cores: int | None = None, *, memory_mb: int = 2048, settings: Mapping[str, str] | None = None
-) -> SparkSession:
+def local_session(cores: int | None = None, *, memory_mb: int = 2048) -> SparkSession:
     """Returns a Spark session in this process with the data source `tidewheel.ledger`.
 
     A process has one session. If it runs already, it is returned unchanged, whatever the arguments.
@@ -43,7 +40,6 @@ def local_session(
     Args:
         cores: tasks that run side by side; one for each processor by default.
         memory_mb: the limit of Java's heap; Python's workers need memory on top.
-        settings: more settings of Spark.
 
     Raises:
         JavaMissing: Spark runs on Java, and there is none.
@@ -55,7 +51,7 @@ def local_session(
             logging.write_text(_QUIET)
             master = f"local[{cores or os.cpu_count()},{TRIES}]"
             builder = SparkSession.builder.master(master).appName("tidewheel")
-            for name, value in (_settings(cores, memory_mb, logging) | dict(settings or {})).items():
+            for name, value in _settings(cores, memory_mb, logging).items():
                 builder = builder.config(name, value)
             with environment(_environment(make_java_home(find_java(), Path(folder)))):
                 spark = builder.getOrCreate()

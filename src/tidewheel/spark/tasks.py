@@ -12,8 +12,7 @@ from pyspark import Accumulator, AccumulatorParam, InheritableThread, SparkConte
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tidewheel.errors import TaskFailed
-from tidewheel.flows.ports.tasks import RUNS_AGAIN
-from tidewheel.jobs.tasks import Item, Result
+from tidewheel.flows.ports.tasks import RUNS_AGAIN, Item, Result
 from tidewheel.spark.session import TRIES
 
 _CANCEL_AGAIN_S = 0.2
@@ -35,11 +34,6 @@ class OnSpark:
 
     session: Callable[[], SparkSession]
     title: str = "tidewheel"
-
-    @property
-    def side_by_side(self) -> int:
-        """The number of Spark's cores."""
-        return self.session().sparkContext.defaultParallelism
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
@@ -118,6 +112,18 @@ def collected(frame: DataFrame) -> list[Row]:
 def arrivals(context: SparkContext, call: Callable[[Any], None]) -> Accumulator[Any]:
     """Returns an accumulator to which tasks add lists. The driver calls a function with each value."""
     return context.accumulator(_Calls(call), _Lists())
+
+
+def progress(context: SparkContext, advance: Callable[[float, float], None], total: int) -> Accumulator[Any]:
+    """Returns an accumulator to which tasks add lists of finished amounts. The driver advances by each."""
+    done = 0
+
+    def add(amount: int) -> None:
+        nonlocal done
+        done += amount
+        advance(done, total)
+
+    return arrivals(context, add)
 
 
 class _Calls:

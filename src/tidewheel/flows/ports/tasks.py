@@ -16,11 +16,6 @@ RUNS_AGAIN: ContextVar[bool] = ContextVar("RUNS_AGAIN", default=False)
 class Tasks(Protocol):
     """Runs one function for many items."""
 
-    @property
-    def side_by_side(self) -> int:
-        """The number of tasks that run at the same time."""
-        ...
-
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /
     ) -> Generator[tuple[int, Result], None, None]:
@@ -45,11 +40,6 @@ class Tasks(Protocol):
 @dataclass(frozen=True, slots=True)
 class InThisProcess:
     """Runs tasks one after the other in this process. Pickles nothing."""
-
-    @property
-    def side_by_side(self) -> int:
-        """One."""
-        return 1
 
     def run(
         self, task: Callable[[Item], Result], items: Sequence[Item], /

@@ -21,12 +21,8 @@ from tidewheel.model.untrusted import exact_json_of, json_text
 from tidewheel.model.validation import ATTRIBUTE_NAME, check_characters
 
 _TEXTS = pa.map_(pa.string(), pa.string())
-NOT_AN_OBJECT = "is not a JSON object"
-TOO_MANY = f"are over {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
-BAD_NAME = "has a name that SQS refuses"
-REPEATED = "has a name twice"
-BAD_VALUE = "has a value that is empty or that SQS refuses"
-NO_TEXT = "has a number that JSON has not; write it as text, of"
+_TOO_MANY = f"are over {MAX_ATTRIBUTES}: SQS takes ten and one is Tidewheel's"
+_NOT_AN_OBJECT = "is not a JSON object"
 
 
 class _RepeatedName(ValueError):
@@ -76,25 +72,29 @@ def _read(text: str | bytes) -> tuple[Sequence[tuple[str, str]], str | None, str
         text = text.decode() if isinstance(text, bytes) else text
         given = exact_json_of(text, object_pairs_hook=_once, parse_constant=float) if text.strip() else None
     except _RepeatedName:
-        return (), REPEATED, str(text)
+        return (), "has a name twice", str(text)
     except ValueError:
-        return (), NOT_AN_OBJECT, text if isinstance(text, str) else repr(text)
+        return (), _NOT_AN_OBJECT, text if isinstance(text, str) else repr(text)
     if given is None:
         return (), None, ""
     if not isinstance(given, dict):
-        return (), NOT_AN_OBJECT, text
+        return (), _NOT_AN_OBJECT, text
     pairs = []
     for name, each in given.items():
         try:
             pairs += [] if each is None else [(name, each if isinstance(each, str) else json_text(each))]
         except ValueError:
-            return (), NO_TEXT, name
+            return (), "has a number that JSON has not; write it as text, of", name
     if len(pairs) > MAX_ATTRIBUTES:
-        return (), TOO_MANY, ", ".join(name for name, _ in pairs)
+        return (
+            (),
+            _TOO_MANY,
+            ", ".join(name for name, _ in pairs),
+        )
     if any(not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE for name, _ in pairs):
-        return (), BAD_NAME, object_text(pairs)
+        return (), "has a name that SQS refuses", object_text(pairs)
     if any(not value or not _is_taken(value) for _, value in pairs):
-        return (), BAD_VALUE, object_text(pairs)
+        return (), "has a value that is empty or that SQS refuses", object_text(pairs)
     return pairs, None, ""
 
 

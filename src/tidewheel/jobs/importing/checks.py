@@ -16,7 +16,7 @@ from tidewheel.jobs.importing.parts import read_part
 from tidewheel.jobs.importing.rejects import columns_of, reject_line
 from tidewheel.jobs.importing.streams import check_expanded, explained
 from tidewheel.jobs.importing.texts import decoded, is_bytes, lengths_of, refused, true_of, valid_text
-from tidewheel.jobs.importing.times import NO_ZONE, NOT_A_TIME, Times, read_times
+from tidewheel.jobs.importing.times import Times, read_times
 from tidewheel.jobs.importing.values import attribute_texts, payloads, shown
 from tidewheel.jobs.importing.work import FileProblem, Mask, Part, Rows, Work
 from tidewheel.ledger.rows import SCHEMA, Int64s
@@ -26,7 +26,6 @@ from tidewheel.model.validation import GROUP, MAX_KEY_CHARACTERS
 
 COLUMNS = pa.schema([field.with_nullable(True) for field in SCHEMA if field.name != "message_id"])
 """The columns of a ledger, without ids."""
-UNREADABLE = "a value cannot be read"
 _AS_TEXT = "write it as text"
 _TOO_SOON = "is too soon for an import; send it with the SDK instead"
 _SHOWN = 100
@@ -145,7 +144,7 @@ def _slice(rows: Rows, start: int, end: int) -> Rows:
 def _unreadable(error: Exception) -> _Found:
     """Returns the findings of one row."""
     nulls = {field.name: pa.nulls(1, field.type) for field in COLUMNS}
-    return nulls, np.ones(1, np.int64), [(UNREADABLE, np.ones(1, bool), lambda _: error)]
+    return nulls, np.ones(1, np.int64), [("a value cannot be read", np.ones(1, bool), lambda _: error)]
 
 
 def check(rows: Rows, work: Work) -> _Found:
@@ -188,11 +187,7 @@ def check(rows: Rows, work: Work) -> _Found:
     problems += [
         (f"{names.expires_at} is not after its delivery", expiry.known & (expiry.ms <= due.ms), late),
         (f"{names.expires_at} is after the year 9999", expiry.ms >= TIMES_END_MS, late),
-        (
-            f"{names.deliver_at} is too soon for an import; send it with the SDK instead",
-            due.ms < work.earliest_ms,
-            value,
-        ),
+        (f"{names.deliver_at} {_TOO_SOON}", due.ms < work.earliest_ms, value),
         (f"{names.deliver_at} is over ten years ahead", due.ms > work.now_ms + MAX_DELAY_MS, value),
     ]
     made = {
@@ -214,8 +209,8 @@ def _value(column: pa.Array) -> Show:
 
 def _time(problems: Problems, name: str | None, column: pa.Array, work: Work) -> Times:
     times = read_times(column, work.options.time_zone)
-    problems.append((f"{name} {NO_ZONE}", times.no_zone, _value(column)))
-    problems.append((f"{name} {NOT_A_TIME}", times.not_a_time, _value(column)))
+    problems.append((f"{name} has no time zone; add one, or give --time-zone", times.no_zone, _value(column)))
+    problems.append((f"{name} is not a time", times.not_a_time, _value(column)))
     return times
 
 

@@ -4,8 +4,8 @@
         apart(task, work, parts) --- pickled ---> limits its memory, runs the task
                                  <--- pickled --- a part's place before it is read, results, at last None or an error
 
-If the child dies, the file that it read has a problem, and another child does the next parts. A child ends when its
-parent does.
+If the child dies, the file that it read has a problem, and another child does the next parts. If the parent dies, the
+child ends when it tells something.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -103,29 +102,23 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _end_with_parent() -> None:
-    os.read(0, 1)  # until the parent's end of the pipe is closed
-    os._exit(1)
-
-
 def main() -> None:
     """Runs one task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    to = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
     _limit_memory()
     task, work, parts = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    last = None
     try:
         for told in task(work, parts):
-            pickle.dump(told, to)
-            to.flush()
+            _tell(told)
+        _tell(None)
     except Exception as error:
-        last = RuntimeError(f"{type(error).__name__}: {error}")
-    pickle.dump(last, to)
-    to.flush()
+        _tell(RuntimeError(f"{type(error).__name__}: {error}"))
     os._exit(0)
+
+
+def _tell(told: Any) -> None:
+    pickle.dump(told, sys.stdout.buffer)
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ def commit_ledger(ports: Ports, work: Work, mark: int, bucket: Bucket, report: I
     """
     rest: Bucket | None = bucket
     for _ in range(_ATTEMPTS):
-        state = _state(ports, work)
+        state = ports.topic_states.read(work.state.topic)
+        if state is None or state.generation != work.state.generation:
+            raise UnknownTopic(work.state.topic)
         if rest is None:
             commit = Commit.COMMITTED  # all rows are sent
         elif state.sealed <= rest.first_slot:
@@ -92,10 +94,3 @@ def _send(ports: Ports, state: TopicState, rows: pa.Table) -> None:
     made = packs(state.topic, state.generation, now_ms, messages, max_messages=_PACKED, known_purge_ms=known_ms)
     for places, data in made:
         ports.queues.forward(state.topic, len(places), data, urgent=True)
-
-
-def _state(ports: Ports, work: Work) -> TopicState:
-    state = ports.topic_states.read(work.state.topic)
-    if state is None or state.generation != work.state.generation:
-        raise UnknownTopic(work.state.topic)
-    return state

@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
-from tidewheel.errors import InvalidValue, ObjectMissing
+from tidewheel.errors import InvalidValue
 from tidewheel.flows.ports import Ports
 from tidewheel.jobs.importing.child import apart, end_children
 from tidewheel.jobs.importing.commits import commit_ledger
@@ -29,7 +30,7 @@ from tidewheel.jobs.importing.staging import Staged, stage_parts
 from tidewheel.jobs.importing.work import LIMITS, Imported, InputFile, Limits, Part, Work
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import S3
-from tidewheel.jobs.tasks import InThreads, Tasks
+from tidewheel.jobs.tasks import InThreads
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.buckets import IMPORT_TTL_S
@@ -95,20 +96,18 @@ def work_of(job: Job, options: ImportOptions, state: TopicState, token: str, lim
     )
 
 
-def stage_here(job: Job, work: Work, files: Sequence[InputFile], tasks: Tasks | None = None) -> list[Staged]:
+def stage_here(job: Job, work: Work, files: Sequence[InputFile]) -> list[Staged]:
     """Reads files and writes their rows on this machine: a child process a core, if there is the memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else _CHILD_BYTES
-    tasks = tasks or InThreads(max(1, min(job.cores, memory // _CHILD_BYTES)), end=end_children)
+    tasks = InThreads(max(1, min(job.cores, memory // _CHILD_BYTES)), end=end_children)
     shares = shares_of(files, tasks.side_by_side, work.limits)
     sizes = [sum(part.size_bytes for part in share) for share in shares]
     found, done = dict[int, Staged](), 0
-    try:
-        for place, staged in tasks.run(partial(_stage_share, work), shares):
+    with closing(tasks.run(partial(_stage_share, work), shares)) as results:
+        for place, staged in results:
             found[place] = staged
             done += sizes[place]
             job.advance(done, sum(sizes))
-    finally:
-        end_children()
     return [staged for _, staged in sorted(found.items())]
 
 
@@ -183,7 +182,7 @@ def complete(job: Job, work: Work, given: Input, staged: Staged | None) -> Impor
         report.skipped += record.good
     else:
         _commit_all(job, work, record, report)
-    _publish_rejects(job, work, records, record)
+    _publish_rejects(job, work, record)
     records.finish(record)
     return report
 
@@ -200,15 +199,12 @@ def _commit_all(job: Job, work: Work, record: Record, report: Imported) -> None:
 
 def _is_lost(service: Ports, state: TopicState, bucket: Bucket) -> bool:
     """Returns whether the table has lost a ledger of a finished import that S3 has and that is not due yet."""
-    is_in_table = service.buckets.read(state.topic, bucket.id) is not None
-    return (
-        not is_in_table
-        and bucket.last_slot >= state.sealed
-        and next(service.objects.list(bucket.object_name), None) is not None
-    )
+    if bucket.last_slot < state.sealed or service.buckets.read(state.topic, bucket.id) is not None:
+        return False
+    return next(service.objects.list(bucket.object_name), None) is not None
 
 
-def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> None:
+def _publish_rejects(job: Job, work: Work, record: Record) -> None:
     """Copies the rejected rows to the folder for them, in the order of the record."""
     if record.is_finished and record.rejected and work.options.rejects is not None:
         there = f"are in {record.rejects_in}" if record.rejects_in else "are where that run wrote them, if anywhere"
@@ -219,14 +215,7 @@ def _publish_rejects(job: Job, work: Work, records: Records, record: Record) -> 
         raise InvalidValue("--rejects", None, "rows are rejected, and all others are imported. Give a folder for them")
     (to, folder), objects = folder_of(job.location, work.options.rejects), job.service.objects
     for number, name in enumerate(record.rejects):
-        try:
-            data = objects.get_range(name, 0, _MOST_BYTES)
-        except ObjectMissing:
-            found = records.read()
-            if found is None or not found.is_finished:
-                raise
-            return  # another run copied them all
-        to.put(f"{folder}{work.import_id}-{number}.json", data)
+        to.put(f"{folder}{work.import_id}-{number}.json", objects.get_range(name, 0, _MOST_BYTES))
 
 
 def _refuse_known(job: Job, records: Records, given: Input) -> None:

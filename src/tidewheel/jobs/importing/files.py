@@ -19,9 +19,9 @@ from tidewheel.jobs.importing.work import FileProblem, InputFile
 from tidewheel.jobs.location import S3, Location, client
 
 _ENDINGS = {"parquet": "parquet", "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json"}
-_CODECS = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "zstd": "zstd", "lz4": "lz4"}
+CODECS = {"gz": "gzip", "gzip": "gzip", "bz2": "bz2", "zst": "zstd", "zstd": "zstd", "lz4": "lz4"}
 _OTHER_CODECS = ("snappy", "deflate", "xz", "zip", "br", "z")
-_ENDING = re.compile(rf"\.(\w+?)(?:\.({'|'.join([*_CODECS, *_OTHER_CODECS])}))?\Z", re.IGNORECASE)
+_ENDING = re.compile(rf"\.(\w+?)(?:\.({'|'.join([*CODECS, *_OTHER_CODECS])}))?\Z", re.IGNORECASE)
 _BLOCK_BYTES = 8 * 1024 * 1024
 _CHANGED = "it changed during the import, so it is not imported; import it alone"
 _GONE = "it vanished during the import, so it is not imported"
@@ -78,18 +78,9 @@ def check_unchanged(file: InputFile) -> None:
 
 
 def codec_of(file: InputFile) -> str | None:
-    """Returns the codec by which a text file is compressed, by Arrow's name.
-
-    Raises:
-        FileProblem: the codec is none that can be read.
-    """
+    """Returns the codec by which a text file is compressed, by its ending."""
     found = _ENDING.search(file.name)
-    ending = found[2] if found else None
-    if ending is None or file.format == "parquet":
-        return None
-    if ending.lower() not in _CODECS:
-        raise FileProblem(f"files like *.{ending} are not read; decompress it, or give {', '.join(_CODECS)}")
-    return _CODECS[ending.lower()]
+    return found[2] if found and file.format != "parquet" else None
 
 
 def opened(location: Location, file: InputFile) -> io.BufferedIOBase:
@@ -123,26 +114,19 @@ class _S3File(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        end = min(self._file.size_bytes, self._position + len(buffer))
-        data = self._range(self._position, end) if self._position < end else b""
+        first, end = self._position, min(self._file.size_bytes, self._position + len(buffer))
+        if first >= end:
+            return 0
+        place = {"Bucket": self._s3_bucket, "Key": self._key, "IfMatch": self._file.changed}
+        try:
+            data = self._client.get_object(**place, Range=f"bytes={first}-{end - 1}")["Body"].read()
+        except ClientError as error:
+            problems = {"PreconditionFailed": _CHANGED, "NoSuchKey": _GONE}
+            refused = f"S3 refuses bytes {first}-{end - 1}: {error}"
+            raise FileProblem(problems.get(error.response["Error"]["Code"], refused)) from None
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)
-
-    def _range(self, start: int, end: int) -> bytes:
-        try:
-            answer = self._client.get_object(
-                Bucket=self._s3_bucket, Key=self._key, Range=f"bytes={start}-{end - 1}", IfMatch=self._file.changed
-            )
-        except ClientError as error:
-            code = error.response["Error"]["Code"]
-            if code in ("PreconditionFailed", "412"):
-                raise FileProblem(_CHANGED) from None
-            if code in ("NoSuchKey", "404"):
-                raise FileProblem(_GONE) from None
-            raise FileProblem(f"S3 refuses bytes {start}-{end - 1}: {error}") from None
-        data: bytes = answer["Body"].read()
-        return data
 
 
 def _named(location: Location, path: str) -> list[tuple[str, int, str]]:

@@ -10,8 +10,7 @@ it stops.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -22,12 +21,12 @@ from tidewheel.errors import InvalidValue
 from tidewheel.jobs.importing.checks import checked_rows
 from tidewheel.jobs.importing.driver import complete, work_of
 from tidewheel.jobs.importing.options import Columns, parse_options
-from tidewheel.jobs.importing.parquet import refused_types, rows_of
+from tidewheel.jobs.importing.parquet import check_types, rows_of
 from tidewheel.jobs.importing.record import Input, Records
 from tidewheel.jobs.importing.rejects import check_writable
 from tidewheel.jobs.importing.staging import Stage, Staged
 from tidewheel.jobs.importing.texts import is_bytes, is_text
-from tidewheel.jobs.importing.work import LIMITS, Imported, Limits, Work
+from tidewheel.jobs.importing.work import LIMITS, FileProblem, Imported, Limits, Work, present
 from tidewheel.jobs.job import Job
 from tidewheel.ledger.bucket import Bucket
 
@@ -60,18 +59,15 @@ class FrameImport:
         """
         token = job.required("token")
         options = parse_options({**job.arguments, "input": "a table", "format": "parquet"})
-        twice = [name for name, count in Counter(schema.names).items() if count > 1]
-        if twice:
-            raise InvalidValue("columns", twice, "the table has two columns of each of these names")
-        for option, name in options.needed.items():
-            if name not in schema.names:
-                raise InvalidValue(option, name, f"the table has no such column; it has {', '.join(schema.names)}")
-        for name, _, type_, advice in refused_types(schema, options.columns):
-            raise InvalidValue(f"column {name}", type_, advice)
+        try:
+            columns = present(options, (), "", schema.names)
+            check_types(schema, columns)
+        except FileProblem as problem:
+            raise InvalidValue("columns", schema.names, str(problem)) from None
         work = work_of(job, options, job.service.topic_states.existing(options.topic), token, limits)
         if options.rejects is not None:
             check_writable(job.location, options.rejects, f"{job.location.root}/{work.folder}", f"{token}.json")
-        return cls(work=work, columns=options.present(schema.names))
+        return cls(work=work, columns=columns)
 
     def with_token(self, token: str) -> FrameImport:
         """Returns the same import under another token."""
@@ -96,12 +92,14 @@ class FrameImport:
                 nothing was sent.
         """
         staged, options = Staged.of(found), self.work.options
-        rows, is_first = staged.good + staged.rejected.total(), self._records().read() is None
-        if is_first and not rows:
-            return Imported(token=self.work.token)
-        if is_first and options.rejects is None:
-            _refuse(staged.rejected)
-        if is_first:
+        rows = staged.good + staged.rejected.total()
+        if self._records().read() is None:
+            if not rows:
+                return Imported(token=self.work.token)
+            if staged.rejected and options.rejects is None:
+                kinds = "; ".join(f"{count:,}: {kind}" for kind, count in staged.rejected.most_common(_MOST_SHOWN))
+                advice = f"{staged.rejected.total():,} rows cannot be sent ({kinds}), and nothing was sent"
+                raise InvalidValue("rejects", None, f"{advice}. Give a folder for such rows")
             _tell_overlap(job, staged.ledgers)
         about = {"number of rows": str(rows), "content of the rows": f"{staged.digest % _DIGESTS:032x}"}
         return complete(job, self.work, Input.of(options, (), **about), staged)
@@ -117,14 +115,6 @@ class FrameImport:
 
     def _records(self) -> Records:
         return Records(self.work.location.objects(), self.work)
-
-
-def _refuse(rejected: Mapping[str, int]) -> None:
-    if rejected:
-        shown = sorted(rejected.items(), key=lambda each: -each[1])[:_MOST_SHOWN]
-        kinds = "; ".join(f"{count:,}: {kind}" for kind, count in shown)
-        advice = f"{sum(rejected.values()):,} rows cannot be sent ({kinds}), and nothing was sent"
-        raise InvalidValue("rejects", None, f"{advice}. Give a folder for such rows")
 
 
 def _tell_overlap(job: Job, ledgers: Sequence[Bucket]) -> None:

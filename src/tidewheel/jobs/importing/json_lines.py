@@ -57,8 +57,8 @@ def _blocks(stream: BufferedIOBase, part: Part) -> Iterator[tuple[int, bytes]]:
     if offset:  # a line that begins exactly there is the part's: the byte before tells
         stream.seek(offset - 1)
         offset += len(stream.readline(_LONGEST_LINE)) - 1
-    while part.is_whole or offset < part.end:
-        block = stream.read(_BLOCK_BYTES if part.is_whole else min(_BLOCK_BYTES, part.end - offset))
+    while offset < part.end:
+        block = stream.read(min(_BLOCK_BYTES, part.end - offset))
         if not block:
             return
         last = block.rfind(b"\n") + 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -27,35 +26,27 @@ _BATCH_ROWS = 65_536
 _BUFFER_BYTES = 1024 * 1024
 
 
-def check_types(file: pq.ParquetFile, columns: Columns) -> None:
+def check_types(schema: pa.Schema, columns: Columns, enums: Sequence[str] = ()) -> None:
     """Checks the types of the mapped columns.
 
-    Raises:
-        FileProblem: a column has a type that cannot be mapped.
-    """
-    schema = file.schema_arrow
-    for name in columns.names:
-        if schema.names.count(name) > 1:
-            raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
-    for name, option, shown, advice in refused_types(schema, columns, _enums(file, columns.names)):
-        raise FileProblem(f"column {name!r} ({option}) is a {shown}; {advice}")
-
-
-def refused_types(
-    schema: pa.Schema, columns: Columns, enums: Sequence[str] = ()
-) -> Iterator[tuple[str, str, str, str]]:
-    """Yields each mapped column of a type that cannot be sent: its name, its option, its type, and what to do.
-
     Args:
+        schema: of the file or table.
+        columns: the mapped columns.
         enums: paths of columns, or inside of them, that Parquet stores as enumerations.
+
+    Raises:
+        FileProblem: there are two columns of a name, or a column has a type that cannot be sent.
     """
     for field, (accepts, advice, _) in _FIELDS.items():
         name = getattr(columns, field)
+        if schema.names.count(name) > 1:
+            raise FileProblem(f"it has two columns {name!r}; give each column a name of its own")
         if name in schema.names:
             type_ = pa.string() if name in enums else schema.field(name).type
             inside = [f", with the ENUM {path}" for path in enums if path.startswith(f"{name}.")]
             if inside or not accepts(values.plain_type(type_)):
-                yield name, f"--{field.replace('_', '-')}", f"{type_}{''.join(inside[:1])}", advice
+                shown = f"{type_}{''.join(inside[:1])}"
+                raise FileProblem(f"column {name!r} (--{field.replace('_', '-')}) is a {shown}; {advice}")
 
 
 def read_parquet(location: Location, part: Part, present: Present) -> Iterator[Rows]:
@@ -66,15 +57,16 @@ def read_parquet(location: Location, part: Part, present: Present) -> Iterator[R
     """
     file = _open(location, part.file)
     columns = present(file.schema_arrow.names)
-    check_types(file, columns)
+    check_types(file.schema_arrow, columns, _enums(file, columns.names))
     for number in range(file.metadata.num_row_groups):
         where = f"row group {number}"
         with explained("its footer"):
             group = file.metadata.row_group(number)
             # A damaged footer may name any byte: each row group is in one part, whatever it says.
             begin = min(max(0, group.column(0).data_page_offset), part.file.size_bytes - 1)
-            size = sum(_sizes(group, columns))
-        if not part.is_whole and not part.first <= begin < part.end:
+            chunks = (group.column(place) for place in range(group.num_columns))
+            size = sum(each.total_uncompressed_size for each in chunks if _is_of(each.path_in_schema, columns.names))
+        if not part.first <= begin < part.end:
             continue
         if group.num_rows < 0 or size < 0:
             raise FileProblem(f"{where}: its footer is damaged; make the file again")
@@ -116,7 +108,12 @@ def _enums(file: pq.ParquetFile, names: Collection[str]) -> list[str]:
     """Returns the paths of columns, or inside of them, that Parquet stores as enumerations."""
     found = (file.schema.column(number) for number in range(len(file.schema)))
     paths = (each.path for each in found if each.logical_type.type == "ENUM")
-    return [path for path in paths if path in names or path.partition(".")[0] in names]
+    return [path for path in paths if _is_of(path, names)]
+
+
+def _is_of(path: str, names: Collection[str]) -> bool:
+    """Returns whether a path is that of a column, or inside of one."""
+    return path in names or path.partition(".")[0] in names
 
 
 def _open(location: Location, file: InputFile) -> pq.ParquetFile:
@@ -131,14 +128,6 @@ def _open(location: Location, file: InputFile) -> pq.ParquetFile:
         )
         assert found.schema_arrow is not None  # a damaged schema fails here
         return found
-
-
-def _sizes(group: pq.RowGroupMetaData, columns: Columns) -> Iterator[int]:
-    wanted = set(asdict(columns).values())
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema in wanted or column.path_in_schema.partition(".")[0] in wanted:
-            yield column.total_uncompressed_size
 
 
 def rows_of(batch: pa.RecordBatch, columns: Columns, place: Callable[[int], dict[str, Any]]) -> Rows:

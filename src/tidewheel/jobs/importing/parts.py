@@ -6,8 +6,9 @@ The division follows from the listing alone, so no file is opened for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +16,10 @@ import pyarrow.compute as pc
 from tidewheel.jobs.importing.csv_rows import read_csv
 from tidewheel.jobs.importing.files import check_unchanged, codec_of
 from tidewheel.jobs.importing.json_lines import read_lines
-from tidewheel.jobs.importing.options import Columns, ImportOptions
+from tidewheel.jobs.importing.options import ImportOptions
 from tidewheel.jobs.importing.parquet import read_parquet
 from tidewheel.jobs.importing.texts import is_bytes
-from tidewheel.jobs.importing.work import FileProblem, InputFile, Limits, Part, Rows
+from tidewheel.jobs.importing.work import InputFile, Limits, Part, Rows, present
 from tidewheel.jobs.location import Location
 from tidewheel.model.groups import grouped
 
@@ -42,10 +43,7 @@ def shares_of(files: Sequence[InputFile], side_by_side: int, limits: Limits) -> 
 
 
 def _is_divisible(file: InputFile) -> bool:
-    try:
-        return file.format == "parquet" or (file.format == "json" and codec_of(file) is None)
-    except FileProblem:  # told when the file is read
-        return False
+    return file.format == "parquet" or (file.format == "json" and codec_of(file) is None)
 
 
 def read_part(location: Location, part: Part, options: ImportOptions) -> Iterator[Rows]:
@@ -62,21 +60,15 @@ def read_part(location: Location, part: Part, options: ImportOptions) -> Iterato
 
 
 def _read(location: Location, part: Part, options: ImportOptions, given: Mapping[str, str]) -> Iterator[Rows]:
-    rare = "; if it is rare, put a line that has it first" if part.file.format == "json" else ""
-
-    def present(names: Collection[str]) -> Columns:
-        for option, name in options.needed.items():
-            if name not in names and name not in given.values():
-                raise FileProblem(f"no column {name!r} ({option}); there are: {', '.join(names) or 'none'}{rare}")
-        return options.present(names)
-
+    hint = "; if it is rare, put a line that has it first" if part.file.format == "json" else ""
+    find = partial(present, options, given.values(), hint)
     match part.file.format if part.file.size_bytes else None:
         case "parquet":
-            yield from read_parquet(location, part, present)
+            yield from read_parquet(location, part, find)
         case "csv":
-            yield from read_csv(location, part.file, options.dialect, present)
+            yield from read_csv(location, part.file, options.dialect, find)
         case "json":
-            yield from read_lines(location, part, options.columns, present)
+            yield from read_lines(location, part, options.columns, find)
 
 
 def _with_folders(rows: Rows, options: ImportOptions, given: Mapping[str, str], folders: Mapping[str, str]) -> Rows:

@@ -85,6 +85,7 @@ class Record:
     """An import after its tasks.
 
     Attributes:
+        run: the run that made it.
         stored_ms: when the record was made.
         first_mark: the number of the first ledger's mark. Drawn at random, so that no mark of a lost record fits.
         good: rows in ledgers.
@@ -94,10 +95,10 @@ class Record:
         ledgers: their buckets, as items of the table in MessagePack.
         is_finished: whether all is done.
         rejects_in: the folder to which the rejected rows were copied.
-        run: the run that made it.
     """
 
     given: Input
+    run: str
     stored_ms: int
     first_mark: int
     good: int
@@ -107,7 +108,6 @@ class Record:
     ledgers: list[bytes]
     is_finished: bool = False
     rejects_in: str | None = None
-    run: str = ""
 
     @classmethod
     def of(cls, given: Input, staged: Staged, work: Work) -> Record:
@@ -173,18 +173,13 @@ class Records:
 
     def count(self, record: Record) -> None:
         """Lets the ledgers of the run that made the record count. Called before any of them is committed."""
-        if record.run:
-            self._objects.delete([begun_name(self._work.state.topic, self._work.import_id, record.run)])
+        self._objects.delete([begun_name(self._work.state.topic, self._work.import_id, record.run)])
 
     def store(self, record: Record) -> Record:
         """Stores the record of this run's tasks, unless there is one. Returns the record that counts."""
         self._objects.put(self._staged, record.encode(), new=True)
-        # A run that finished meanwhile has deleted the first record, after it put the second.
         found = self.read()
-        if found is None:
-            raise ObjectMissing(self._staged)
-        if found.is_finished:
-            self._objects.delete([self._staged])
+        assert found is not None  # a run that finished meanwhile put the second record before it deleted the first
         return found
 
     def finish(self, record: Record) -> None:

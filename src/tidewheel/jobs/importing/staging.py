@@ -1,7 +1,6 @@
 """Writes checked rows as ledgers and lines of rejects, which nothing names yet.
 
-A message id is 48 bits of due time, a zero, a bit that says whether the row has a key, and 78 random bits. So equal
-rows are different messages, and ids tell nothing about each other.
+Message ids are drawn at random. So equal rows are different messages, and ids tell nothing about each other.
 
 If it stops: the orphan sweep deletes the ledgers, and the rejects stay until the import is finished.
 """
@@ -22,6 +21,7 @@ from tidewheel.jobs.importing.checks import Checked, read_parts
 from tidewheel.jobs.importing.work import Part, Work
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.rows import SCHEMA, Int64s, sorted_order, taken, times_of
+from tidewheel.model.message import RANDOM_BITS, id_of
 
 _SLICE_ROWS = 65_536
 _SLICE_BYTES = 32 * 1024 * 1024
@@ -152,13 +152,10 @@ def _sorted(tables: list[pa.Table]) -> Iterator[pa.Table]:
     """Gives the rows ids, and yields them in slices, by due time and id. Empties the list."""
     table = pa.concat_tables(tables).combine_chunks()
     tables.clear()
-    due = times_of(table)
-    # 48 bits of the time, a zero, whether it has a key, and 78 random bits.
-    data = np.frombuffer(os.urandom(16 * len(due)), np.uint8).reshape(-1, 16).copy()
-    data[:, :6] = due.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
-    keyed = table.column("key").is_valid().to_numpy(zero_copy_only=False)
-    data[:, 6] = data[:, 6] & 0x3F | keyed.astype(np.uint8) << 6
-    ids = pa.Array.from_buffers(pa.binary(16), len(due), [None, pa.py_buffer(data)])
+    keyed, noise = table.column("key").is_valid().to_pylist(), os.urandom(10 * table.num_rows)
+    drawn = (int.from_bytes(noise[i : i + 10]) & RANDOM_BITS for i in range(0, len(noise), 10))
+    rows = zip(times_of(table).tolist(), drawn, keyed, strict=True)
+    ids = pa.array([id_of(due_ms, bits, keyed=is_keyed) for due_ms, bits, is_keyed in rows], pa.binary(16))
     table = table.append_column(SCHEMA.field("message_id"), ids).select(SCHEMA.names)
     order = sorted_order(table)
     step = max(1, min(_SLICE_ROWS, _SLICE_BYTES * len(order) // max(1, table.nbytes)))

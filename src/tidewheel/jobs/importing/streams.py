@@ -10,7 +10,7 @@ import pyarrow as pa
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tidewheel.errors import TidewheelError
-from tidewheel.jobs.importing.files import codec_of, opened
+from tidewheel.jobs.importing.files import CODECS, codec_of, opened
 from tidewheel.jobs.importing.work import FileProblem, InputFile
 from tidewheel.jobs.location import Location
 
@@ -22,12 +22,18 @@ UTF_8_MARK = b"\xef\xbb\xbf"
 
 
 def stream_of(location: Location, file: InputFile) -> io.BufferedIOBase:
-    """Opens a text file, decompressed."""
+    """Opens a text file, decompressed.
+
+    Raises:
+        FileProblem: the codec is none that can be read, or the file cannot be opened.
+    """
     codec = codec_of(file)
-    raw = opened(location, file)
     if codec is None:
-        return raw
-    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec), _BUFFER_BYTES)
+        return opened(location, file)
+    if codec.lower() not in CODECS:
+        raise FileProblem(f"files like *.{codec} are not read; decompress it, or give {', '.join(CODECS)}")
+    raw = pa.PythonFile(opened(location, file), mode="r")
+    return io.BufferedReader(pa.CompressedInputStream(raw, CODECS[codec.lower()]), _BUFFER_BYTES)
 
 
 def check_expanded(file: InputFile, read_bytes: int) -> None:

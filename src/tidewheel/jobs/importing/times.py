@@ -28,8 +28,6 @@ from tidewheel.jobs.importing.work import Mask
 from tidewheel.model.message import TIMES_END_MS
 
 ACCEPTED = "times are timestamps, dates, text or numbers"
-NOT_A_TIME = "is not a time"
-NO_ZONE = "has no time zone; add one, or give --time-zone"
 
 _LEAST_MS = 100_000_000_000
 """Read as seconds, this is the year 5138; as milliseconds, the year 1973."""

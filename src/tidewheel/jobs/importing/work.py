@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
@@ -33,6 +34,24 @@ class FileProblem(Exception):
     """A file of the input cannot be imported. The text says why and what to do."""
 
 
+def present(options: ImportOptions, elsewhere: Collection[str], hint: str, names: Collection[str]) -> Columns:
+    """Returns the mapped columns that are among some names.
+
+    Args:
+        options: name the columns.
+        elsewhere: columns that need not be among the names.
+        hint: ends the text of a problem.
+        names: of the columns of a file or a table.
+
+    Raises:
+        FileProblem: a needed column is missing.
+    """
+    for option, name in options.needed.items():
+        if name not in names and name not in elsewhere:
+            raise FileProblem(f"no column {name!r} ({option}); there are: {', '.join(names) or 'none'}{hint}")
+    return options.present(names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
     """A file as it was when the import began.
@@ -60,22 +79,18 @@ class Part:
     """A file, or a range of its bytes.
 
     Attributes:
-        first, end: the part has the row groups and the lines that begin in these bytes. `end` is -1 for a whole file.
+        first, end: the part has the row groups and the lines that begin in these bytes. By default it is the whole
+            file, which may have more bytes when it is decompressed.
     """
 
     file: InputFile
     first: int = 0
-    end: int = -1
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the part is the whole file."""
-        return self.end < 0
+    end: int = sys.maxsize
 
     @property
     def size_bytes(self) -> int:
         """The length of the range."""
-        return self.file.size_bytes if self.is_whole else self.end - self.first
+        return min(self.end, self.file.size_bytes) - self.first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
