@@ -22,7 +22,6 @@ from moto import mock_aws
 
 from tests.behaviour.topic import receive_raw, record_of
 from tidewheel import (
-    Backoff,
     Consumer,
     ConsumerCounts,
     InvalidValue,
@@ -150,21 +149,6 @@ def test_a_retry_is_neither_a_duplicate_of_its_own_key_nor_replaces_what_was_sen
     found = {each.body: each for each in service.consumer.receive()}
     assert set(found) == {"first", "second"}
     assert found["first"].key == "k" and found["first"].version == first.version
-
-
-def test_the_time_of_a_retry_comes_from_a_level_of_the_topics_table() -> None:
-    service = Service()
-    service.client.create_topic("short", delay_levels=(7, 70))
-    service.client.create_subscription("short", "billing")
-    consumer = Consumer(service.client, "short", "billing")
-    service.client.send_many("short", [Message(body="x")] * 3)
-    service.stack.advance(seconds=2)
-    retried = [
-        consumer.retry_later(message, level=level)
-        for message, level in zip(consumer.receive(), (0, 1, None), strict=True)
-    ]
-    waits_s = [(each.deliver_at - service.stack.now()).total_seconds() for each in retried if each]
-    assert waits_s == [0, 7, 70]
 
 
 @pytest.mark.parametrize(
@@ -670,27 +654,6 @@ def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() 
     stop = threading.Event()
     service.consumer.run(lambda _: stop.set(), stop=stop)
     assert service.bodies(service.url) == []
-
-
-def test_a_worker_does_what_it_can_and_tries_the_rest_again() -> None:
-    service = Service()
-    service.client.send_many(TOPIC, [Message(body={"id": i}) for i in range(4)])
-    service.stack.advance(seconds=1)
-    stop = threading.Event()
-    seen: list[int] = []
-
-    def handle(message: ReceivedMessage) -> None:
-        seen.append(message.json()["id"])
-        if len(seen) == 4:
-            stop.set()
-        if seen[-1] % 2:
-            raise RetryLater(backoff=Backoff(base="30s", factor=3, maximum="6h"))
-
-    service.consumer.run(handle, stop=stop)
-    assert sorted(seen) == [0, 1, 2, 3]
-    assert service.consumer.counts == ConsumerCounts(handled=2, retried=2)
-    service.stack.advance(seconds=31)
-    assert {each.json()["id"]: each.attempt for each in service.consumer.receive()} == {1: 1, 3: 1}
 
 
 # ---- with Powertools

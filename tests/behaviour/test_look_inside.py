@@ -57,12 +57,3 @@ def test_peek_shows_the_next_messages_by_due_time_and_goes_on_after_the_last(top
     assert [each.body for each in topic.client.peek(topic.name)] == ["2", "3", "4", "6"]
     topic.advance(hours=7)
     assert topic.bodies() == ["2", "3", "4", "6"], "to peek takes nothing"
-
-
-def test_stats_read_metadata_and_no_message(topic: Topic) -> None:
-    topic.send_and_store("x", delay="2h")
-    topic.client.core.connection.objects.get_range = None  # type: ignore[assignment, method-assign]
-    try:
-        assert topic.client.stats(topic.name).waiting == 1
-    finally:
-        del topic.client.core.connection.objects.get_range

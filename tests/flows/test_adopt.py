@@ -114,15 +114,6 @@ def test_a_forwarded_pack_keeps_ids_sending_times_and_the_generation() -> None:
     assert pack.own_sent_ms == [now_ms - 70_000, now_ms] and pack.options is not None and pack.options[0] is None
 
 
-def test_messages_that_the_bulk_queue_refuses_are_ingested_here() -> None:
-    world = World()
-    batch = [plain(world, f"{i}", delay=FAR_S) for i in range(3)]
-
-    done = adopted(world, batch, Bulk(takes=0))
-
-    assert (names(done), done.forwarded, done.left) == (["0", "1", "2"], 0, [])
-
-
 def test_messages_are_all_ingested_here_if_the_bulk_queue_takes_only_some() -> None:
     world, bulk = World(), Bulk(takes=1)
     batch = [envelope(world, f"{i}", *[{"body": "x", "delay": FAR_S}] * 900) for i in range(2)]
@@ -234,22 +225,6 @@ def test_a_cancel_has_the_version_of_its_sending_and_never_a_higher_one() -> Non
     world.clock.advance_ms(1000)
     adopted(world, [cancel_of(world)])
     assert entry(world).version[0] == world.clock.now_ms() and entry(world).cancelled
-
-
-def test_a_late_cancel_leaves_a_newer_message_and_drops_older_ones_that_come_later() -> None:
-    world = World()
-    older = plain(world, "older", delay=FAR_S, key="k")[1]
-    world.clock.advance_ms(10)
-    late = cancel_of(world)
-    world.clock.advance_ms(10)
-    [newer] = world.send(HOUR, key="k")
-
-    for _ in range(2):
-        adopted(world, [late])
-    world.ingest(replace(older, generation=world.state.generation))
-    world.run(3 * HOUR)
-
-    assert world.received() == {newer: 1}
 
 
 def test_of_two_late_cancels_at_once_the_newer_counts() -> None:

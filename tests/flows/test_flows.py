@@ -108,41 +108,6 @@ def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() 
     assert deliver_part(world.ports, key, part) is None
 
 
-def test_a_part_that_its_queue_does_not_take_for_now_is_done_and_its_messages_are_drained() -> None:
-    world = World(inline_rows=1)
-    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.dispatch_at(HOUR - 8 * MINUTE)
-    [(key, part)] = world.service.queues.take_parts()
-    world.service.queues.refuse_if(lambda _: True, permanent=False, times=3 * len(ids))
-    done = deliver_part(world.ports, key, part)
-    assert done is not None and done.parked == 3 and not world.service.deliveries.all(TOPIC)
-    assert deliver_part(world.ports, key, part) is None
-    world.work()
-    assert world.received() == once(ids) and not world.service.parks.all(TOPIC)
-
-
-def test_a_plan_that_a_queue_does_not_take_at_once_is_parked_and_drained() -> None:
-    world = World(part_rows=2)
-    ids = [id for i in range(3) for id in world.send(HOUR + i, HOUR + 10 + i)]
-    world.clock.set_ms(START_MS + HOUR - 8 * MINUTE)
-    world.service.queues.refuse_if(lambda _: True, permanent=False, times=3 * len(ids))
-    done = dispatch(world.ports, TOPIC)
-    assert done is not None and not done.failures
-    assert not world.service.deliveries.all(TOPIC)
-    world.work()
-    assert world.received() == once(ids) and not world.service.parks.all(TOPIC)
-
-
-def test_a_queue_that_takes_nothing_for_now_does_not_make_the_batch_come_again() -> None:
-    world = World()
-    world.service.queues.refuse_if(lambda _: True, permanent=False, times=3)
-    pack = world.pack(MINUTE)
-    world.ingest(pack)
-    assert not world.received()
-    world.work()
-    assert world.received() == once(ids_of(pack))
-
-
 def test_a_message_that_sqs_refuses_is_kept_with_the_reason_and_stops_nothing() -> None:
     world = World()
     world.service.queues.refuse_if(lambda message: message.text == "bad", permanent=True, reason="told to")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -106,21 +105,6 @@ def test_a_copy_that_was_dropped_does_not_take_the_key_when_its_batch_comes_agai
 
 
 # ---- replacement
-@pytest.mark.parametrize("apart_ms", [0, 1])
-@pytest.mark.parametrize("together", [True, False])
-def test_the_newest_of_many_replacing_messages_is_the_one_that_comes(together: bool, apart_ms: int) -> None:
-    world = World()
-    versions = [keyed(world, HOUR + i * MINUTE, replace=True, ahead_ms=i * apart_ms) for i in range(10)]
-    if together:
-        done = world.ingest(*versions)
-        assert done.superseded == 9
-    else:
-        shuffled = random.Random(3).sample(versions, len(versions))
-        for each in shuffled:
-            world.ingest(each)
-    assert world.received_after(DAY) == once([id_of(versions[-1])])
-
-
 def test_what_a_replacing_message_took_the_place_of_stays_dropped_when_others_have_come_since() -> None:
     world = World()
     old = keyed(world, 3 * HOUR)

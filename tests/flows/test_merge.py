@@ -55,19 +55,6 @@ def spread(world: World, ledgers: int, days: int = 5) -> list[str]:
     return ids
 
 
-def test_merged_messages_arrive_once_each_in_their_second() -> None:
-    world = World("billing", "audit")
-    ids = spread(world, 20)
-    merged = run_merge(world)
-    assert (merged.merges, merged.sources, merged.outputs, merged.rows) == (1, 20, 1, 200)
-    [bucket] = world.service.buckets.all(TOPIC)
-    assert bucket.rows == 200
-    world.run(6 * DAY, sweeps=True)
-    assert world.received("billing") == world.received("audit") == once(ids)
-    world.assert_in_time()
-    assert not world.service.objects.names("ledgers/")
-
-
 @pytest.mark.parametrize("segment_rows", [1, 2, 3, 5000])
 @pytest.mark.parametrize("step_ms", [5 * MINUTE, HOUR, DAY])
 def test_messages_due_exactly_at_a_cut_are_in_one_output(segment_rows: int, step_ms: int) -> None:
@@ -268,17 +255,6 @@ def test_the_sweep_starts_a_merge_when_half_the_limit_has_come_and_not_again_bef
     world.send(2 * DAY)
     world.run(HOUR, sweeps=True)
     assert len(world.service.runs.merges) == 3
-
-
-def test_a_request_for_a_merge_survives_other_writers_of_the_look() -> None:
-    world = World(max_buckets=4)
-    world.sweep()
-    for delay in (5 * DAY, 5 * DAY, 5 * DAY, 4 * DAY, 3 * DAY, 2 * DAY):
-        world.send(delay)
-    assert world.state.merge_at_ms == START_MS
-    assert world.state.next_check_ms == START_MS
-    assert consider_merge(world.ports, world.state) is MergeSize.SMALL
-    assert world.state.next_check_ms is not None and world.state.next_check_ms > START_MS + HOUR
 
 
 @pytest.mark.parametrize("lookahead_s", [2, 60])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -247,23 +246,6 @@ def test_the_fault_of_one_topic_does_not_stop_the_merges_of_another(port: str) -
         found = run(world, TOPIC, OTHER)
     assert isinstance(found[TOPIC].error, RuntimeError)
     assert (found[TOPIC].merges, found[OTHER].merges, found[OTHER].error) == (0, 2, None)
-
-
-def test_an_error_of_a_task_ends_the_merges_of_its_topic_only() -> None:
-    world, _ = two_topics(6)
-    real = world.service.objects.create
-
-    @contextmanager
-    def failing(name: str) -> Iterator[Any]:
-        if f"/{TOPIC}/" in name:
-            raise OSError("no space left")
-        with real(name) as sink:
-            yield sink
-
-    with patch.object(world.service.objects, "create", failing):
-        found = run(world, TOPIC, OTHER)
-    assert isinstance(found[TOPIC].error, OSError)
-    assert (found[TOPIC].merges, found[OTHER].merges) == (0, 2)
 
 
 def test_leases_of_all_topics_are_renewed_while_a_run_works_and_released_at_its_end() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from tests.flows.alone import sweep_orphans
 from tests.flows.world import (
     DAY,
-    DEATHS,
     HOUR,
     MINUTE,
     START_MS,
@@ -48,7 +46,6 @@ from tidewheel.model.task import CatchUpTask, DrainTask
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.parks import Parked, Parks
 
-REDRIVE = 30 * MINUTE
 LARGE = random.Random(7).randbytes(450_000).hex()
 """A body that no compression fits into an item."""
 RED = FilterPolicy.parse({"color": ["red"]}).to_json()
@@ -103,18 +100,6 @@ def test_what_was_handed_out_before_the_pause_still_arrives() -> None:
     assert world.received() == once(ids)
 
 
-def test_a_resume_takes_effect_without_a_sweep() -> None:
-    world = a_world()
-    pause(world)
-    ids = world.send(MINUTE, HOUR, DAY)
-    world.run(2 * DAY)
-    resume(world)
-    assert world.service.queues.jobs == [CatchUpTask(topic=TOPIC, subscription="billing", generation=generation(world))]
-    world.work()
-    assert world.received() == once(ids)
-    assert state(world) is State.ACTIVE
-
-
 def test_a_resumed_subscription_tells_what_it_could_not_read() -> None:
     world = a_world()
     pause(world)
@@ -126,12 +111,6 @@ def test_a_resumed_subscription_tells_what_it_could_not_read() -> None:
     [job] = world.service.queues.take_jobs()
     done = do_task(world.ports, job)
     assert done is not None and done.unread == (lost,) and len(done.failures) == 1
-
-
-def generation(world: World) -> str:
-    found = world.service.subscriptions.read(TOPIC, "billing")
-    assert found is not None
-    return found.generation
 
 
 def test_a_resume_by_one_who_may_not_use_the_work_queue_is_completed_by_the_next_sweep() -> None:
@@ -323,23 +302,6 @@ def test_a_large_park_of_a_subscription_that_is_deleted_meanwhile_leaves_no_obje
         patch.setattr(world.service.parks, "put", deleted_before)
         world.send(MINUTE, body=noise)
     assert not parks(world) and world.service.objects.names(PARKED) == []
-
-
-def test_direct_messages_of_which_the_table_takes_no_park_come_again_until_it_does() -> None:
-    world = a_world("audit", "billing")
-    pause(world)
-    bodies = [random.Random(k).randbytes(200_000).hex() for k in range(6)]
-    packs = [world.pack(MINUTE + k, body=body) for k, body in enumerate(bodies)]
-    ids = [id for pack in packs for id in ids_of(pack)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.service.parks, "put", _refused)
-        with pytest.raises(OSError, match="not now"):
-            world.ingest(*packs)
-    assert not parks(world)
-    world.ingest(*packs)
-    resume(world)
-    world.work()
-    assert world.received("billing") == once(ids) and not parks(world)
 
 
 def test_a_part_of_which_the_table_takes_no_park_comes_again_until_it_does() -> None:
@@ -619,59 +581,6 @@ def test_the_object_of_a_park_stays_while_it_is_named_and_goes_a_day_after_a_cra
 
 
 # --- crashes --------------------------------------------------------------------------------------------------
-
-
-class OneDeath:
-    """Runs flows, and crashes at the given call, counted across all flows."""
-
-    def __init__(self, world: World, at: int) -> None:
-        self._plan, self._at = world.ports.plan, at
-        self.calls = 0
-
-    def __call__(self, flow: Callable[[], object]) -> None:
-        self._plan.schedule(self._at - self.calls, "after")
-        with suppress(Crash):
-            flow()
-        self.calls += self._plan.calls
-        self._plan.disarm()
-
-
-def broken_and_healed(world: World, step: OneDeath) -> list[str]:
-    """Breaks the queue, sends, and repairs the queue, with retries after a crash."""
-    world.service.queues.remove("queue-billing")
-    pack = world.pack(MINUTE, HOUR, 3 * HOUR)
-    step(lambda: world.ingest(pack))
-    world.ingest(pack)
-    world.clock.advance_ms(2 * HOUR)
-    step(lambda: dispatch(world.ports, TOPIC))
-    step(world.work)
-    world.clock.advance_ms(REDRIVE)
-    step(lambda: sweep(world.ports))
-    world.service.queues.restore("queue-billing")
-    step(world.work)
-    world.clock.advance_ms(REDRIVE)
-    step(lambda: sweep(world.ports))
-    step(world.work)
-    return ids_of(pack)
-
-
-@DEATHS
-def test_whatever_dies_while_a_queue_breaks_and_heals_all_messages_arrive_and_nothing_is_left(every: int) -> None:
-    for at in range(1, 200, every):
-        world = a_world("billing", "audit", inline_rows=1)
-        step = OneDeath(world, at)
-        ids = broken_and_healed(world, step)
-        world.run_on(2 * DAY)
-        world.collect()
-        for name in ("billing", "audit"):
-            assert set(world.received(name)) == set(ids), f"died after call {at}"
-        assert state(world) is State.ACTIVE
-        assert not parks(world) and not world.service.deliveries.all(TOPIC)
-        if step.calls < at:
-            assert world.received("audit").total() <= 2 * len(ids)
-            assert at > 20
-            return
-    raise AssertionError("the story did not end")
 
 
 def test_a_deletion_that_dies_anywhere_is_finished_by_the_sweep() -> None:

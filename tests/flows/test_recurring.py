@@ -60,15 +60,6 @@ def due_minutes(world: World, name: str = "billing") -> list[float]:
     return sorted((id_deliver_at_ms(id_bytes(each)) - START_MS) / MINUTE for each in found)
 
 
-@pytest.mark.parametrize("settings", [{"slot_s": 1, "lookahead_s": 3}, {"slot_s": 60, "lookahead_s": 150}, {}])
-def test_any_slot_length_will_do(settings: dict[str, int]) -> None:
-    world = World(**settings)
-    make(world, every="1m")
-    world.run(HOUR, sweeps=True)
-    assert [each for each in due_minutes(world) if each <= 60] == [float(i) for i in range(61)]
-    world.assert_in_time()
-
-
 def test_one_that_is_due_in_the_first_millisecond_of_a_slot_comes_in_time_whatever_else_is_due_before_it() -> None:
     world = World()
     make(world, every="1d")

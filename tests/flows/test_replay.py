@@ -9,7 +9,6 @@ import pytest
 from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, once
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.administration import pause as states
-from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.replay import ReplayResult, replay
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.administration.update_topic import update_topic
@@ -137,15 +136,6 @@ def test_messages_that_went_direct_do_not_come_again() -> None:
     world.send(MINUTE)
     world.run(HOUR, sweeps=True)
     assert run_replay(world).plans == 0
-
-
-def test_what_was_purged_since_stays_dropped() -> None:
-    world = World(**KEPT)
-    ids = delivered(world)
-    purge(world.ports, world.clock, TOPIC, first_ms=START_MS + DAY, end_ms=START_MS + 2 * DAY)
-    run_replay(world)
-    world.work()
-    assert world.received() == Counter([*ids[:3], ids[0], ids[2]])
 
 
 def test_what_is_sealed_and_still_to_come_does_not_come_twice() -> None:

@@ -16,7 +16,6 @@ from tidewheel import InvalidValue
 from tidewheel.errors import CorruptMetadata, CorruptPack, NewerRelease, UnsupportedLayout
 from tidewheel.flows.delivery.sending import queue_messages
 from tidewheel.ledger.rows import pack_rows
-from tidewheel.ledger.segment_table import decode_segments
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.checkpoint import decode_checkpoint
 from tidewheel.model.checksum import opened, sealed
@@ -82,11 +81,6 @@ def test_a_message_that_its_header_makes_too_large_for_sqs_is_refused_by_ingest(
 def test_a_key_of_characters_that_sqs_refuses_is_refused_when_it_is_sent(character: str) -> None:
     with pytest.raises(InvalidValue, match="without control characters"):
         check_key(f"a{character}")
-
-
-def test_a_number_without_an_end_in_a_segment_table_is_refused_at_once() -> None:
-    with pytest.raises(CorruptMetadata, match="a number has no end"):
-        decode_segments(sealed(zlib.compress(b"\xff" * 5_000_000)))
 
 
 @pytest.mark.parametrize(
@@ -155,14 +149,6 @@ def test_a_plan_a_checkpoint_and_a_pack_of_a_newer_version_are_refused_as_such()
 
 def _newer(stream: bytes, version: int = 2) -> bytes:
     return sealed(zlib.compress(json.dumps(json.loads(zlib.decompress(opened(stream))) | {"v": version}).encode()))
-
-
-def test_what_earlier_imports_stored_as_a_key_arrives_however_long_it_is() -> None:
-    key = "a\tb" * 100
-    header = json.dumps({"id": "01KE34VF0074H01EA43JKR81YY", "enc": 0, "sent": NOW_MS, "key": key})
-    raw = {"Body": "x", "MessageId": "m", "ReceiptHandle": "r"}
-    received = parse_received(raw | {"MessageAttributes": {"tidewheel": {"StringValue": header}}})
-    assert received.key == key
 
 
 def test_a_purge_that_an_earlier_release_wrote_with_a_bound_before_1970_is_read() -> None:

@@ -284,21 +284,13 @@ def test_columns_that_are_named_like_a_place_keep_their_names_in_the_rejects(ben
     assert sent(bench) == [(b"b", 0, "k", [("a", "1")], LATER_US // 1000, AT_MS)]
 
 
-def test_a_body_that_is_said_to_be_base64_and_is_not_is_rejected(bench: Bench) -> None:
-    rows = [
-        {"deliver_at": due(2 * HOUR), "body": body, "tidewheel.encoding": "bytes"} for body in ("AP8=", "no base64")
-    ]
-    report = bench.run(json_lines(bench.folder / "in.json", rows))
-    assert dict(report.rejected) == {"body is not base64, as its tidewheel.encoding says": 1}
-    assert [row[:2] for row in sent(bench)] == [(b"\x00\xff", Encoding.BYTES)]
-
-
-@pytest.mark.parametrize("body", [12345678, True, [1], {"a": 1}])
-def test_a_body_that_is_said_to_be_base64_and_is_no_text_is_rejected(bench: Bench, body: Any) -> None:
+@pytest.mark.parametrize("body", ["no base64", 12345678, True, [1], {"a": 1}])
+def test_a_body_that_is_said_to_be_base64_and_is_not_is_rejected(bench: Bench, body: Any) -> None:
     rows = [{"deliver_at": due(2 * HOUR), "body": each, "tidewheel.encoding": "bytes"} for each in (body, "AP8=", None)]
     report = bench.run(json_lines(bench.folder / "in.json", rows))
     kinds = {"body is not base64, as its tidewheel.encoding says": 1, "body is missing": 1}
     assert (report.imported, dict(report.rejected)) == (1, kinds)
+    assert [row[:2] for row in sent(bench)] == [(b"\x00\xff", Encoding.BYTES)]
 
 
 # --- values that nothing holds --------------------------------------------------------------------------------
@@ -356,17 +348,6 @@ def by_duckdb(bench: Bench, values: str) -> Path:
             f"COPY (SELECT * FROM (VALUES {values}) t(deliver_at, body, key)) TO '{path}' (FORMAT parquet)"
         )
     return path
-
-
-def test_an_infinite_time_is_rejected_and_the_next_row_is_imported(bench: Bench) -> None:
-    rejects = bench.folder / "rejects"
-    at = f"'{due(2 * HOUR)[:19]}'::timestamp"
-    path = by_duckdb(bench, f"('infinity'::timestamp, 'x', 'k'), ({at}, 'y', 'k'), ('-infinity'::timestamp, 'z', 'k')")
-    report = bench.run(path, rejects=str(rejects), time_zone="UTC")
-    assert (report.imported, dict(report.rejected)) == (1, {"deliver_at is not a time": 2})
-    row = json.loads(rejected_lines(rejects)[0])
-    assert (row["row_group"], row["row"], row["body"], row["key"]) == (0, 1, "x", "k")
-    assert len(imported_again(bench, rejects)) == 3
 
 
 def test_json_and_uuids_are_text(bench: Bench) -> None:

@@ -300,25 +300,6 @@ def test_a_hook_over_https_gets_messages_if_its_certificate_is_trusted(
     assert hook.bodies() == ["x"]
 
 
-def test_a_signal_in_the_middle_holds_nothing_back_and_waits_for_the_answer(world: World, hook: Hook) -> None:
-    world.subscribe()
-    bodies = [str(i) for i in range(5)]
-    hook.answers = {body: ["wait"] for body in bodies}
-    world.send(*bodies)
-    process = world.start(hook.url, "--json")
-    until(lambda: hook.got, process)
-    process.send_signal(signal.SIGTERM)
-    rest: list[str] = []
-    while len(rest) < 4:  # long before the visibility time-out
-        rest += [each.body for each in world.receive()]
-    hook.go.set()
-    code, shown, errors = ended(process)
-    assert (code, errors) == (0, "Stopped. Messages: 1 handled.\n")
-    assert [each["status"] for each in tries(shown)] == [200]
-    assert sorted(rest + hook.bodies()) == bodies
-    assert world.left() == 4  # the other consumer has them in hand
-
-
 def test_a_closed_standard_output_ends_it_and_no_message_comes_twice(world: World, hook: Hook) -> None:
     world.subscribe()
     process = world.start(hook.url, "--json")

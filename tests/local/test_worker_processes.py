@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.programs import Programs, ended, until
-from tests.slow_endpoint import Asked, Mode, SlowEndpoint
+from tests.slow_endpoint import Mode, SlowEndpoint
 from tidewheel import Message, ReceivedMessage, Tidewheel
 from tidewheel.local import LocalTidewheel
 
@@ -24,7 +24,7 @@ PROGRAM = """
 import asyncio, json, pathlib, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from dataclasses import replace
-from tidewheel import BufferedSender, Consumer, Tidewheel
+from tidewheel import Consumer, Tidewheel
 from tidewheel.client import connection
 
 connection.SDK = replace(connection.SDK, refused=2)  # six tries take five seconds
@@ -49,12 +49,6 @@ async def handle_async(message):
 
 if kind == "async":
     asyncio.run(consumer.run_async(handle_async, **options))
-elif kind == "buffered":
-    with BufferedSender(tw, max_age_s=3600) as sender:
-        def send(message):
-            sender.add("orders", "sent by " + message.body, delay="20m")
-            handle(message)
-        consumer.run(send, **options)
 else:
     consumer.run(handle, **options)
 print("ended")
@@ -72,7 +66,7 @@ class World:
         self.programs = Programs()
 
     def start(self, kind: str, **options: float) -> subprocess.Popen[str]:
-        program, at_once = KINDS.get(kind, (kind, 1))
+        program, at_once = KINDS[kind]
         given = {"wait_s": 1, "at_once": at_once, "batch": 10 // at_once} | options
         keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
         arguments = (program, self.endpoint.url, str(self.folder), json.dumps(given))
@@ -180,18 +174,6 @@ def test_a_poll_that_was_begun_is_read_so_that_no_message_goes_to_a_connection_t
     assert world.come(1) == ["0"] and world.seen("begun") == []
 
 
-def test_a_buffered_sender_sends_its_messages_when_the_worker_ends(world: World) -> None:
-    world.send(1)
-    process = world.start("buffered")
-    until(lambda: world.seen("begun"), process)
-    assert world.client.stats("orders").waiting == 0
-    process.send_signal(signal.SIGTERM)
-    world.go()
-    assert ended(process) == (0, "ended\n", "")
-    until(lambda: [each.body for each in world.client.peek("orders")] == ["sent by 0"])
-    world.client.purge("orders")
-
-
 # ---- the connection
 
 
@@ -239,23 +221,3 @@ def test_a_worker_without_a_connection_ends_soon_after_a_signal(world: World) ->
     process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     assert ended(process) == (0, "ended\n", "")
-
-
-def test_what_never_heals_ends_the_worker_with_a_short_error(world: World) -> None:
-    world.endpoint.be(Mode.OK)
-    refusal = b'{"__type":"AccessDenied","message":"no permission"}'
-
-    def pass_on(method: str, asked: Asked, headers: object) -> tuple[int, list[tuple[str, str]], bytes]:
-        if asked.service != "sqs":
-            return through(method, asked, headers)  # type: ignore[arg-type]
-        length = ("Content-Length", str(len(refusal)))
-        return 403, [("Content-Type", "application/x-amz-json-1.0"), length], refusal
-
-    through, world.endpoint.pass_on = world.endpoint.pass_on, pass_on  # type: ignore[method-assign, assignment]
-    code, shown, errors = ended(world.start("one"))
-    assert (code, shown) == (1, "")
-    assert errors.count("\n") < 25, errors
-    assert errors.splitlines()[-1].startswith(
-        "tidewheel.errors.QueueUnavailable: queue orders/billing gives no messages:"
-    )
-    assert "AccessDenied" in errors.splitlines()[-1]

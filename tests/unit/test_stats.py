@@ -230,21 +230,6 @@ def late(client: Tidewheel) -> dict[str, tuple[datetime | None, int]]:
     return {each.name: (each.late_since, each.late) for each in client.stats("orders").subscriptions}
 
 
-def test_what_a_paused_subscription_lacks_is_late_once_it_is_due(memory: MemoryTidewheel) -> None:
-    client = topic(memory, "audit", "billing")
-    client.send_many("orders", [Message(body="x", delay=f"{i}h") for i in (2, 2, 3, 9)])
-    client.pause("orders", "audit")
-    memory.advance(hours=1, minutes=59)
-    assert client.stats("orders").sealed > 0
-    assert late(client) == {"audit": (None, 0), "billing": (None, 0)}
-    memory.advance(hours=2)
-    first_due = memory.now().replace(hour=2, minute=0)
-    assert late(client) == {"audit": (first_due, 3), "billing": (None, 0)}
-    client.resume("orders", "audit")
-    memory.advance(minutes=6)
-    assert late(client) == {"audit": (None, 0), "billing": (None, 0)}
-
-
 def test_a_plan_whose_ledgers_have_no_index_is_late_from_its_first_slot_on(
     memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,40 +243,6 @@ def test_a_plan_whose_ledgers_have_no_index_is_late_from_its_first_slot_on(
     unindexed = replace(plan, segments=(), unindexed=(ledger,))
     monkeypatch.setattr(memory.service.plans, "next", lambda _, at: unindexed if at <= plan.first_slot else None)
     assert late(client)["billing"][0] == datetime.fromtimestamp(plan.first_slot * SLOT_MS // 1000, UTC)
-
-
-def test_messages_that_nobody_planned_in_time_are_late_for_each_subscription(
-    memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = topic(memory, "audit", "billing")
-    client.send_many("orders", [Message(body="x", delay=each) for each in ("2h", "2h", "3h")])
-    memory.advance(minutes=6)
-    monkeypatch.setattr(memory.service.runs, "dispatch", lambda _: None)
-    monkeypatch.setattr(memory.service.wheel, "take_due", lambda _: [])
-    memory.advance(hours=2)
-    assert late(client) == dict.fromkeys(("audit", "billing"), (memory.now().replace(hour=2, minute=0), 2))
-
-
-def test_what_a_queue_does_not_take_is_late_and_so_is_what_cannot_be_read(memory: MemoryTidewheel) -> None:
-    client = topic(memory)
-    client.send_many("orders", [Message(body="x", delay="2h") for _ in range(3)])
-    memory.advance(minutes=6)
-    url = client.subscriptions("orders")[0].queue_url
-    memory.sqs.delete_queue(QueueUrl=url)
-    memory.advance(hours=1, minutes=53)
-    assert client.stats("orders").subscriptions[0].parked == 3
-    assert late(client) == {"billing": (None, 0)}
-    memory.advance(minutes=2)
-    assert late(client) == {"billing": (memory.now().replace(hour=2, minute=0), 3)}
-
-    other = MemoryTidewheel()
-    client = topic(other)
-    client.send("orders", "x", delay="2h")
-    other.advance(minutes=6)
-    [ledger] = other.service.buckets.all("orders")
-    other.service.objects.put(ledger.object_name, b"rubbish" * 1000)
-    other.advance(hours=2)
-    assert late(client) == {"billing": (other.now().replace(hour=2, minute=0), 1)}
 
 
 def test_sealed_slots_that_are_not_planned_yet_are_sealed(memory: MemoryTidewheel) -> None:
