@@ -139,26 +139,6 @@ def test_all_buckets_of_a_topic_are_read_and_none_of_another(store: Store) -> No
     assert store.current().work_version == state.work_version + 7
 
 
-def test_a_deleted_bucket_is_gone_and_may_be_deleted_again(store: Store) -> None:
-    store.buckets.commit(store.topic(), a_bucket(105), LOW)
-    store.buckets.delete("orders", a_bucket(105).id)
-    store.buckets.delete("orders", a_bucket(105).id)
-    assert store.buckets.all("orders") == []
-
-
-def test_commits_of_an_import_are_told_by_import(store: Store) -> None:
-    store.topic()
-    assert store.buckets.imported("orders", "i1") == frozenset()
-    for cut in (0, 7, 12):
-        assert commit(store, f"i1#{cut}", f"b{cut}") is Commit.COMMITTED
-    assert commit(store, "i1x#3", "b3") is Commit.COMMITTED
-    assert commit(store, None, "b4") is Commit.COMMITTED
-    assert store.buckets.imported("orders", "i1") == {0, 7, 12}
-    assert store.buckets.imported("orders", "i1x") == {3}
-    assert store.buckets.imported("orders", "i") == frozenset()
-    assert store.buckets.imported("other", "i1") == frozenset()
-
-
 def test_a_cut_is_committed_once_though_its_bucket_is_gone(store: Store) -> None:
     store.topic()
     assert commit(store, "i1#0") is Commit.COMMITTED
@@ -203,18 +183,6 @@ def test_the_table_forgets_a_mark_after_90_days(dynamodb: Any) -> None:
     assert [int(item[table_keys.TTL_ATTRIBUTE]["N"]) for item in found] == [1_767_225_600 + 90 * 86_400]
 
 
-@pytest.mark.parametrize("next_work", [LOW, None])
-def test_a_bucket_that_asks_for_a_merge_makes_the_sweep_check(store: Store, next_work: NextWork | None) -> None:
-    state = store.topic(next_slot=None if next_work else 103, next_check_ms=None if next_work else 50_000)
-    assert store.buckets.commit(state, a_bucket(105), next_work, 500) is Commit.COMMITTED
-    next_slot = 105 if next_work else 103
-    assert store.current() == replace(
-        state, work_version=1, waiting=40, next_slot=next_slot, merge_at_ms=500, next_check_ms=500
-    )
-    assert store.checks.due(499)[0] == []
-    assert store.checks.due(500)[0] == ["orders"]
-
-
 def test_a_bucket_that_asks_for_no_merge_leaves_the_request_of_another(store: Store) -> None:
     state = store.topic(merge_at_ms=500, next_check_ms=500, next_slot=103)
     assert store.buckets.commit(state, a_bucket(105), None) is Commit.COMMITTED
@@ -236,16 +204,6 @@ def test_a_bucket_with_a_tail_is_read_whole_or_as_much_as_an_item_holds(
     read = store.buckets.read("orders", bucket.id)
     assert read in (bucket, bucket.without_tail())
     assert store.buckets.all("orders") == [read]
-
-
-def test_a_bucket_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
-    store.buckets.restore("orders", a_bucket(105))
-    again = replace(a_bucket(106, 107), id=a_bucket(105).id)
-    store.buckets.restore("orders", again)
-    other = a_bucket(108, id="b2")
-    store.buckets.restore("orders", other)
-    assert store.buckets.all("orders") == [again, other]
-    assert store.topic_states.read("orders") is None
 
 
 # ---- in the order of slots

@@ -23,23 +23,6 @@ def a_replay(plan: int = 100, replay_id: str = "r1", **fields: Any) -> Delivery:
     return replace(delivery, key=replace(delivery.key, replay=replay_id))
 
 
-def test_a_hand_out_moves_the_cursor_and_opens_the_delivery(store: Store) -> None:
-    store.topic()
-    [subscription] = store.subscribed()
-    delivery = a_delivery(subscription, leases=((0, 50), (2, 51)), done=frozenset())
-    assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
-    assert store.subscriptions.read("orders", "billing") == replace(subscription, cursor=103)
-    assert store.deliveries.read(delivery.key) == delivery
-
-
-def test_a_step_over_slots_in_which_nothing_is_due_moves_the_cursor_alone(store: Store) -> None:
-    store.topic()
-    [subscription] = store.subscribed()
-    assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=None))
-    assert store.subscriptions.read("orders", "billing") == replace(subscription, cursor=103)
-    assert store.deliveries.all("orders") == []
-
-
 @pytest.mark.parametrize("seen", [{"cursor": 99}, {"generation": "s0"}, {"name": "unknown"}])
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_hand_out_is_refused_when_the_subscription_moved(store: Store, seen: dict[str, Any], empty: bool) -> None:
@@ -50,19 +33,6 @@ def test_a_hand_out_is_refused_when_the_subscription_moved(store: Store, seen: d
     assert not store.deliveries.hand_out(HandOut(subscription=stale, to=103, delivery=delivery))
     assert store.subscriptions.all("orders") == [subscription]
     assert store.deliveries.all("orders") == []
-
-
-def test_all_open_deliveries_of_a_topic_are_read(store: Store) -> None:
-    store.topic()
-    made = []
-    for subscription in store.subscribed("a", "b", "c"):
-        current = subscription
-        for plan in (100, 1000):
-            made.append(a_delivery(subscription, plan=plan))
-            assert store.deliveries.hand_out(HandOut(subscription=current, to=plan + 1, delivery=made[-1]))
-            current = replace(current, cursor=plan + 1)
-    assert sorted(store.deliveries.all("orders"), key=_order) == sorted(made, key=_order)
-    assert store.deliveries.all("order") == []
 
 
 def test_a_part_is_leased_by_one_worker_until_its_lease_ends(store: Store) -> None:
@@ -91,17 +61,6 @@ def test_a_released_part_may_be_leased_at_once(store: Store) -> None:
     store.deliveries.release_part(delivery.key, 1)
     assert store.deliveries.read(delivery.key) == replace(delivery, leases=((2, 700),))
     assert store.deliveries.lease_part(delivery.key, 1, 701, 400) is not None
-
-
-def test_parts_are_done_once_each_until_the_delivery_is_complete(store: Store) -> None:
-    delivery = store.delivered()
-    assert store.deliveries.part_done(delivery.key, 2) == replace(delivery, done=frozenset({2}))
-    assert store.deliveries.part_done(delivery.key, 2) == replace(delivery, done=frozenset({2}))
-    store.deliveries.part_done(delivery.key, 0)
-    after = store.deliveries.part_done(delivery.key, 1)
-    assert after is not None
-    assert after.complete
-    assert store.deliveries.read(delivery.key) == after
 
 
 UNREAD = Unread((2, 5), ("ledgers/a", "ledgers/b"), 12, lost=True)
@@ -171,24 +130,6 @@ def test_a_delivery_gets_its_next_check_once_by_those_who_saw_the_same(store: St
     assert store.deliveries.set_next_check(delivery.key, 5000, 6000)
     assert not store.deliveries.set_next_check(delivery.key, 5000, 7000)
     assert store.deliveries.read(delivery.key) == replace(delivery, next_check_ms=6000)
-
-
-def test_a_replay_is_a_delivery_of_its_own_beside_the_first(store: Store) -> None:
-    first = store.delivered()
-    state = store.current()
-    replays = [a_replay(), a_replay(replay_id="r2")]
-    for number, delivery in enumerate(replays, 1):
-        assert store.deliveries.open_replay(store.current(), delivery) is Replay.OPENED
-        assert store.deliveries.read(delivery.key) == delivery
-        assert store.current() == replace(state, subscriptions_version=state.subscriptions_version + number)
-    assert set(store.deliveries.all("orders")) == {first, *replays}
-    assert set(store.checks.due(10**6).deliveries) == {first.key, *(each.key for each in replays)}
-    assert store.deliveries.part_done(first.key, 0) == replace(first, done=frozenset({0}))
-    store.deliveries.delete([first.key])
-    assert set(store.deliveries.all("orders")) == set(replays)
-    leased = store.deliveries.lease_part(replays[0].key, 0, 50, 0)
-    assert leased == replace(replays[0], leases=((0, 50),))
-    assert store.deliveries.lease_part(replays[0].key, 1, 50, 0) is None
 
 
 @pytest.mark.parametrize(

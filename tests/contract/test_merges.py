@@ -51,37 +51,6 @@ def another_generation(store: Store, state: TopicState, sources: list[Bucket]) -
     return replace(state, generation="g0"), 103
 
 
-def test_trash_is_read_and_deleted_item_by_item(store: Store) -> None:
-    store.topic(planned=5)
-    trash = [some_trash(sealed, id) for sealed, id in ((5, "x"), (5, "y"), (100, "x"), (1000, "x"))]
-    for each in reversed(trash):
-        store.put_trash(each)
-    assert store.merges.trash("orders") == trash
-    store.merges.delete_trash("orders", trash[1])
-    store.merges.delete_trash("orders", trash[1])
-    assert store.merges.trash("orders") == [trash[0], *trash[2:]]
-    assert store.merges.trash("other") == []
-
-
-def test_sources_are_swapped_for_outputs_and_named_in_the_trash(store: Store) -> None:
-    store.topic(sealed=104, planned=103)
-    kept, *sources = some_buckets(4)
-    outputs = some_buckets(2, "output")
-    before = commit(store, kept, *sources)
-    assert store.merges.swap(before, sources, outputs, some_trash(104))
-    assert store.current() == replace(before, swap_version=before.swap_version + 1)
-    assert sorted(store.buckets.all("orders"), key=lambda b: b.id) == [*outputs, kept]
-    assert store.merges.trash("orders") == [some_trash(104)]
-
-
-def test_each_swap_counts(store: Store) -> None:
-    store.topic(swap_version=7)
-    for number in range(3):
-        store.put_trash(some_trash(100, f"t{number}"))
-    assert store.current().swap_version == 10
-    assert [trash.id for trash in store.merges.trash("orders")] == ["t0", "t1", "t2"]
-
-
 def test_ninety_eight_buckets_are_swapped_at_once(store: Store) -> None:
     state = store.topic()
     assert store.merges.swap(state, [], some_buckets(66), some_trash(100, "none"))

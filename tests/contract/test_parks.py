@@ -20,20 +20,6 @@ def parked(store: Store, **fields: Any) -> Park:
     return park
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"tries": 3, "first_due_ms": 3000},
-        {"ledger": None, "object_name": "parked/orders/billing/p1-1", "size_bytes": 10**6},
-    ],
-)
-def test_a_park_is_read_as_it_was_put(store: Store, state: State, fields: dict[str, Any]) -> None:
-    park = a_park(in_state(store, state), **fields)
-    assert store.parks.put(park, state) is Parked.PARKED
-    assert store.parks.read(park.key) == park
-
-
 @pytest.mark.parametrize(
     ("state", "seen"),
     [

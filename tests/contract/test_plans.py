@@ -32,14 +32,6 @@ def large_plan() -> Plan:
     return a_plan(cancelled=60_000)
 
 
-def test_a_plan_is_read_as_it_was_committed_and_planned_moves(store: Store) -> None:
-    state = store.topic(sealed=103, next_slot=100, next_check_ms=1)
-    plan = a_plan(100, 103, segments=250, objects=9, cancelled=3)
-    assert store.plans.commit(state, plan, 103)
-    assert store.plans.read("orders", 100) == plan
-    assert store.current() == replace(state, planned=103)
-
-
 @pytest.mark.parametrize("large", [False, True])
 def test_a_plan_is_put_again_once_as_another_edition(store: Store, large: bool) -> None:
     state = store.topic(sealed=103)
@@ -60,25 +52,6 @@ def test_a_plan_that_may_be_collected_is_not_put_again(store: Store) -> None:
     store.topic_states.raise_collected_until(store.current(), 101)
     assert not store.plans.again(store.current(), plan, a_plan(100, 103, segments=9))
     assert store.plans.read("orders", 100) == plan
-
-
-def test_where_nothing_is_due_planned_moves_without_a_plan(store: Store) -> None:
-    state = store.topic(sealed=103)
-    assert store.plans.commit(state, None, 103)
-    assert store.plans.read("orders", 100) is None
-    assert store.current() == replace(state, planned=103)
-
-
-def test_a_plan_is_handed_out_and_the_next_slot_raised_in_the_same_step(store: Store) -> None:
-    store.topic(sealed=103)
-    subscriptions = store.subscribed("billing", "mail", "search")
-    state = store.current()
-    steps = [HandOut(subscription=s, to=103, delivery=a_delivery(s)) for s in subscriptions[:2]]
-    steps.append(HandOut(subscription=subscriptions[2], to=103, delivery=None))
-    assert store.plans.commit(state, a_plan(), 103, steps, NEXT)
-    assert store.current() == replace(state, planned=103, next_slot=300, next_check_ms=8, collect_at_ms=9)
-    assert store.subscriptions.all("orders") == [replace(s, cursor=103) for s in subscriptions]
-    assert store.deliveries.all("orders") == [a_delivery(s) for s in subscriptions[:2]]
 
 
 def test_as_many_subscriptions_as_dispatch_hands_out_at_once_fit_into_one_step(store: Store) -> None:
@@ -165,14 +138,6 @@ def test_ranges_of_all_plans_are_read_in_order(store: Store) -> None:
     assert store.plans.ranges("other") == []
 
 
-def test_a_deleted_plan_is_gone_and_may_be_deleted_again(store: Store) -> None:
-    store.plans.commit(store.topic(), a_plan(), 103)
-    store.plans.delete("orders", 100)
-    store.plans.delete("orders", 100)
-    assert store.plans.read("orders", 100) is None
-    assert store.plans.ranges("orders") == []
-
-
 def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: Store) -> None:
     plan = large_plan()
     assert store.plans.commit(store.topic(), plan, 103)
@@ -182,15 +147,6 @@ def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: 
     store.plans.delete("orders", 100)
     assert store.plans.read("orders", 100) is None
     assert store.object_names() == []
-
-
-def test_manifests_that_are_objects_are_named(store: Store) -> None:
-    state = store.topic()
-    assert store.plans.objects("orders") == frozenset()
-    assert store.plans.commit(state, a_plan(100, 103), 103)
-    large = a_plan(103, 104, segments=1, objects=1, cancelled=40_000)
-    assert store.plans.commit(store.current(), large, 104)
-    assert store.plans.objects("orders") == set(store.object_names("plans/"))
 
 
 def test_a_plan_is_put_again_only_where_it_is_and_in_its_topic(store: Store) -> None:

@@ -45,16 +45,6 @@ def test_a_recurring_message_is_read_as_it_was_put_and_the_sweep_checks_at_once(
     assert store.current() == replace(state, work_version=1, recurring=1, next_slot=105, next_check_ms=AT_ONCE_MS)
 
 
-def test_all_recurring_messages_are_read_by_name(store: Store) -> None:
-    store.topic()
-    for name in ("c", "a", "b"):
-        assert store.recurring.put(store.current(), a_recurring(name), None, None)
-
-    assert [each.name for each in store.recurring.all("orders")] == ["a", "b", "c"]
-    assert store.recurring.all("trials") == []
-    assert store.recurring.read("orders", "d") is None
-
-
 def test_a_recurring_message_leaves_a_next_slot_that_is_low_enough(store: Store) -> None:
     store.topic()
     state = lowered(store, 103)
@@ -125,18 +115,6 @@ def test_a_recurring_message_of_an_older_topic_of_the_same_name_is_refused(store
     assert not store.recurring.put(a_state(), a_recurring(), None, None)
 
     assert store.recurring.all("orders") == []
-
-
-def test_a_recurring_message_ends_and_is_no_longer_counted(store: Store) -> None:
-    state = store.topic()
-    assert store.recurring.put(state, a_recurring(), None, None)
-
-    assert store.recurring.delete(state, "tick", a_recurring().generation)
-
-    assert store.recurring.read("orders", "tick") is None
-    assert store.current().recurring == 0
-    assert not store.recurring.delete(state, "tick", a_recurring().generation)
-    assert store.current().recurring == 0
 
 
 def test_the_successor_of_a_recurring_message_is_not_ended_in_its_stead(store: Store) -> None:

@@ -134,23 +134,6 @@ def test_a_subscription_that_exists_is_not_created_again(store: Store) -> None:
     assert store.current() == before
 
 
-def test_all_subscriptions_are_read_by_name(store: Store) -> None:
-    store.topic()
-    store.topic_states.create(a_state("orders-2"))
-    store.subscribed("m", "z", "a", "B", "k-1")
-    names = [subscription.name for subscription in store.subscriptions.all("orders")]
-    assert names == ["B", "a", "k-1", "m", "z"]
-    assert store.subscriptions.all("orders-2") == []
-    assert store.subscriptions.read("orders", "none") is None
-
-
-def test_a_subscription_is_put_without_a_topic_state_and_over_another(store: Store) -> None:
-    store.subscriptions.restore(a_subscription())
-    again = a_subscription(cursor=90, start=95, generation="s9", state=State.PAUSED)
-    store.subscriptions.restore(again)
-    assert store.subscriptions.all("orders") == [again]
-
-
 @pytest.mark.parametrize("state", list(State))
 def test_a_subscription_in_any_state_is_paused(store: Store, state: State) -> None:
     subscription = in_state(store, state)
@@ -179,28 +162,6 @@ def test_marking_as_broken_is_refused_when_the_subscription_is_another_or_gone(s
     assert not store.subscriptions.mark_broken("orders", "billing", "s0")
     assert not store.subscriptions.mark_broken("orders", "unknown", "s1")
     assert store.subscriptions.all("orders") == [subscription]
-
-
-@pytest.mark.parametrize(("stopped", "sealed"), [(State.PAUSED, 300), (State.BROKEN, 300), (State.PAUSED, 200)])
-def test_a_resumed_subscription_is_active_and_the_sweep_checks_its_cursor(
-    store: Store, stopped: State, sealed: int
-) -> None:
-    store.topic(next_slot=400, next_check_ms=10**9, collect_at_ms=5, planned=sealed, sealed=sealed)
-    [subscription] = store.subscribed(cursor=200)
-    seen = replace(subscription, state=stopped)
-    _ = (
-        store.subscriptions.pause(seen)
-        if stopped is State.PAUSED
-        else store.subscriptions.mark_broken("orders", "billing", "s1")
-    )
-    assert raise_next_slot(store, store.current(), _next_work(400))
-    state = store.current()
-    assert store.subscriptions.resume(state, seen)
-    assert now(store) == subscription
-    next_check_ms = AT_ONCE_MS if sealed == 200 else state.check_at(200, 5)
-    assert store.current() == replace(
-        state, work_version=state.work_version + 1, next_slot=200, next_check_ms=next_check_ms
-    )
 
 
 @pytest.mark.parametrize("next_slot", [99, 100])
@@ -242,16 +203,6 @@ def test_a_resume_is_refused_when_the_next_slot_moved_across_its_cursor(
     _assert_not_resumed(store, replace(store.current(), next_slot=read), subscription)
 
 
-def test_a_filter_is_set_and_taken_away(store: Store) -> None:
-    subscription = in_state(store, State.PAUSED)
-    assert store.subscriptions.update(subscription, {"filter_policy": FILTER})
-    assert now(store) == replace(subscription, filter_policy=FILTER)
-    assert store.subscriptions.update(subscription, {"filter_policy": None})
-    assert now(store) == subscription
-    assert not store.subscriptions.update(replace(subscription, generation="s0"), {"filter_policy": FILTER})
-    assert now(store) == subscription
-
-
 def test_a_subscription_and_its_delivery_keep_their_filter_and_what_they_carry(store: Store) -> None:
     store.topic()
     [subscription] = store.subscribed(filter_policy=FILTER, carry="id")
@@ -260,16 +211,6 @@ def test_a_subscription_and_its_delivery_keep_their_filter_and_what_they_carry(s
     assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
     assert store.deliveries.read(delivery.key) == delivery
     assert store.deliveries.part_done(delivery.key, 1) == replace(delivery, done=frozenset({1}))
-
-
-def test_a_deleted_subscription_is_gone_and_the_topic_state_stays(store: Store) -> None:
-    store.topic()
-    billing, audit = store.subscribed("billing", "audit")
-    before = store.current()
-    assert store.subscriptions.delete(before, billing)
-    assert not store.subscriptions.delete(store.current(), billing)
-    assert store.subscriptions.all("orders") == [audit]
-    assert store.current() == before
 
 
 def test_the_successor_of_a_subscription_is_not_deleted_in_its_stead(store: Store) -> None:

@@ -27,25 +27,6 @@ def test_tombstones_go_when_their_slot_is_collected_and_their_time_has_passed(st
     store.tombstones.delete_expired("unknown", 102, 61)
 
 
-def test_all_tombstones_are_read_with_their_time(store: Store) -> None:
-    assert store.tombstones.all("orders") == []
-    store.topic()
-    expected = tombstones(100, 101, 101, 5000)
-    for each in expected:
-        store.tombstones.put("orders", each)
-    assert store.tombstones.all("orders") == sorted(expected)
-    assert store.tombstones.all("orders-2") == []
-
-
-def test_a_tombstone_is_put_whatever_is_sealed_and_over_another(store: Store) -> None:
-    store.topic(sealed=500)
-    [tombstone] = tombstones(100)
-    store.tombstones.restore("orders", tombstone)
-    store.tombstones.restore("orders", tombstone._replace(ttl_s=99))
-    assert store.tombstones.all("orders") == [tombstone._replace(ttl_s=99)]
-    assert store.tombstones.ids("orders", 100, 101) == {tombstone.id}
-
-
 def test_tombstones_are_read_by_the_slots_asked_for(store: Store) -> None:
     store.topic()
     for slot in (100, 101, 102, 103, 999, 1000):

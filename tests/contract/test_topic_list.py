@@ -12,18 +12,6 @@ from tidewheel.errors import ConcurrentModification
 from tidewheel.storage.table import THROTTLED_ATTEMPTS
 
 
-def test_names_are_read_in_their_order(store: Store) -> None:
-    topics = store.topic_list
-    assert topics.read() == []
-    for name in ("zebra", "STATE", "a-1", "zebra"):
-        topics.add(name)
-    assert topics.read() == ["STATE", "a-1", "zebra"]
-    topics.remove("STATE")
-    topics.remove("nothing")
-    assert topics.read() == ["a-1", "zebra"]
-    assert store.topic_states.of(["a-1", "zebra"]) == []
-
-
 def test_many_topic_states_are_read_by_name_without_those_that_are_absent_or_deleted(store: Store) -> None:
     names = [f"topic-{number:03d}" for number in range(130)]  # of more than DynamoDB takes in a request, a few exist
     states = {name: a_state(name) for name in names[::11]}

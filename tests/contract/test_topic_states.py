@@ -41,23 +41,6 @@ ONE = Purge(first_ms=1, end_ms=2, sent_before_ms=3)
 TWO = Purge(first_ms=10, end_ms=20, sent_before_ms=30)
 
 
-def test_a_topic_is_read_as_it_was_created(store: Store) -> None:
-    settings = TopicSettings(slot_s=60, lookahead_s=150, segment_bytes=9000)
-    state = store.topic(
-        settings=settings,
-        next_slot=120,
-        work_version=1,
-        swap_version=2,
-        subscriptions_version=3,
-        purge_ms=4,
-        next_check_ms=5,
-    )
-    assert store.topic_states.read("orders") == state
-    other = replace(a_state("other"), collect_at_ms=77)
-    assert store.topic_states.create(other)
-    assert store.topic_states.read("other") == other
-
-
 def test_an_unknown_topic_has_no_topic_state_and_nothing_else(store: Store) -> None:
     storage = store
     assert storage.topic_states.read("orders") is None
@@ -73,12 +56,6 @@ def test_an_unknown_topic_has_no_topic_state_and_nothing_else(store: Store) -> N
     assert storage.buckets.all("orders") == []
 
 
-def test_sealing_raises_sealed_and_returns_the_topic_state(store: Store) -> None:
-    state = store.topic(next_slot=101, next_check_ms=9)
-    assert store.topic_states.seal(store.current(), 104) == replace(state, sealed=104)
-    assert store.current() == replace(state, sealed=104)
-
-
 def test_a_topic_that_was_created_again_is_not_sealed_for_its_predecessor(store: Store) -> None:
     state = store.topic()
     assert store.topic_states.seal(replace(state, generation="g0"), 104) is None
@@ -92,32 +69,11 @@ def test_sealing_never_lowers_sealed_and_still_returns_the_topic_state(store: St
     assert store.current() == state
 
 
-@pytest.mark.parametrize(
-    "to",
-    [
-        NextWork(next_slot=300, next_check_ms=8, collect_at_ms=9),
-        NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None),
-    ],
-)
-def test_raising_the_next_slot_sets_its_three_marks(store: Store, to: NextWork) -> None:
-    state = store.topic(next_slot=100, next_check_ms=1, collect_at_ms=2)
-    assert raise_next_slot(store, state, to)
-    assert store.current() == replace(
-        state, next_slot=to.next_slot, next_check_ms=to.next_check_ms, collect_at_ms=to.collect_at_ms
-    )
-
-
 @pytest.mark.parametrize("moved", [{"work_version": 1}, {"swap_version": 1}, {"generation": "g2"}])
 def test_raising_the_next_slot_is_refused_when_a_version_moved(store: Store, moved: dict[str, Any]) -> None:
     now = store.topic(next_slot=100, **moved)
     assert not raise_next_slot(store, a_state(next_slot=100), NextWork(next_slot=9, next_check_ms=1, collect_at_ms=1))
     assert store.current() == now
-
-
-def test_the_collected_mark_rises(store: Store) -> None:
-    state = store.topic(planned=110)
-    assert store.topic_states.raise_collected_until(state, 105)
-    assert store.current() == replace(state, collected_until=105)
 
 
 @pytest.mark.parametrize("to", [99, 100])
@@ -134,17 +90,6 @@ def test_the_collected_mark_stays_when_a_subscription_came(store: Store, moved: 
     assert store.current() == now
 
 
-@pytest.mark.parametrize(("collect_at_ms", "next_check_ms"), [(8, 7), (None, 7), (None, None)])
-@pytest.mark.parametrize("next_slot", [None, 120])
-def test_the_time_of_the_next_collection_is_set(
-    store: Store, collect_at_ms: int | None, next_check_ms: int | None, next_slot: int | None
-) -> None:
-    state = store.topic(next_slot=next_slot, collect_at_ms=1, next_check_ms=1)
-    assert store.topic_states.set_collect_at(state, collect_at_ms, next_check_ms)
-    assert store.current() == replace(state, collect_at_ms=collect_at_ms, next_check_ms=next_check_ms)
-    assert store.checks.due(100)[0] == ([] if next_check_ms is None else ["orders"])
-
-
 @OLD_READS
 def test_the_time_of_the_next_collection_is_not_set_on_an_old_read(
     store: Store, read: dict[str, Any], now: dict[str, Any]
@@ -152,26 +97,6 @@ def test_the_time_of_the_next_collection_is_not_set_on_an_old_read(
     state = store.topic(**now)
     assert not store.topic_states.set_collect_at(a_state(**read), 8, 8)
     assert store.current() == state
-
-
-@pytest.mark.parametrize("next_check_ms", [None, 900])
-@pytest.mark.parametrize("next_slot", [None, 120])
-def test_a_merge_that_was_considered_is_noted_with_the_next_check(
-    store: Store, next_check_ms: int | None, next_slot: int | None
-) -> None:
-    state = store.topic(
-        work_version=5,
-        merge_considered_version=2,
-        merge_at_ms=300,
-        next_check_ms=300,
-        collect_at_ms=11,
-        next_slot=next_slot,
-    )
-    assert store.checks.due(300)[0] == ["orders"]
-    assert store.topic_states.merge_considered(state, next_check_ms)
-    assert store.current() == replace(state, merge_considered_version=5, merge_at_ms=None, next_check_ms=next_check_ms)
-    assert store.checks.due(899)[0] == []
-    assert store.checks.due(900)[0] == ([] if next_check_ms is None else ["orders"])
 
 
 def test_a_swap_since_the_topic_state_was_read_does_not_matter_to_the_note(store: Store) -> None:
@@ -189,17 +114,6 @@ def test_a_merge_that_was_considered_on_an_old_read_is_not_noted(
     state = store.topic(**due | now)
     assert not store.topic_states.merge_considered(a_state(**due | read), 8)
     assert store.current() == state
-
-
-@pytest.mark.parametrize("before", [(), (ONE,), (ONE, TWO)])
-@pytest.mark.parametrize("after", [(), (TWO,), (TWO, ONE)])
-def test_marks_of_purges_are_written_over_those_that_were_read(
-    store: Store, before: tuple[Purge, ...], after: tuple[Purge, ...]
-) -> None:
-    state = store.topic(purge_ms=5, purges=before)
-    assert store.current() == state
-    assert store.topic_states.set_purges(state, 7, after)
-    assert store.current() == replace(state, purge_ms=7, purges=after)
 
 
 @pytest.mark.parametrize(
@@ -221,13 +135,6 @@ def test_marks_of_purges_are_not_written_on_an_old_read(
     assert store.current() == state
 
 
-def test_other_settings_are_written_over_those_that_were_read(store: Store) -> None:
-    state = store.topic()
-    changed = TopicSettings(retention_s=60, delay_levels=(1, 5), max_waiting=7)
-    assert store.topic_states.update_settings(state, changed, 0)
-    assert store.current() == replace(state, settings=changed)
-
-
 @pytest.mark.parametrize("now", [{"generation": "g2"}, {"settings": TopicSettings(part_rows=7)}])
 def test_settings_are_not_written_on_an_old_read(store: Store, now: dict[str, Any]) -> None:
     state = store.topic(**now)
@@ -243,15 +150,6 @@ def test_a_live_view_that_is_to_begin_or_end_is_looked_at_at_once(store: Store, 
     assert store.current() == replace(state, settings=changed, view_at_ms=7000, next_check_ms=7000)
 
 
-@pytest.mark.parametrize(("view_at_ms", "next_check_ms"), [(8000, 8000), (9500, 9000), (None, 9000)])
-def test_the_next_check_of_a_topic_comes_no_later_than_its_live_view(
-    store: Store, view_at_ms: int | None, next_check_ms: int
-) -> None:
-    state = store.topic(view_at_ms=5000, merge_at_ms=9000, next_check_ms=5000)
-    assert store.topic_states.set_view_at(state, view_at_ms)
-    assert store.current() == replace(state, view_at_ms=view_at_ms, next_check_ms=next_check_ms)
-
-
 @OLD_READS
 def test_the_time_of_the_next_live_view_is_not_set_on_an_old_read(
     store: Store, read: dict[str, Any], now: dict[str, Any]
@@ -259,13 +157,3 @@ def test_the_time_of_the_next_live_view_is_not_set_on_an_old_read(
     state = store.topic(**now)
     assert not store.topic_states.set_view_at(a_state(**read), 8)
     assert store.current() == state
-
-
-def test_the_topic_state_alone_is_deleted_and_may_be_gone(store: Store) -> None:
-    state = store.topic()
-    store.buckets.restore("orders", a_bucket(105))
-    store.topic_states.delete("orders")
-    store.topic_states.delete("orders")
-    assert store.topic_states.read("orders") is None
-    assert store.buckets.all("orders") == [a_bucket(105)]
-    assert store.topic_states.create(replace(state, work_version=7))
