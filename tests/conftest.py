@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Excludes all objects imported by tests from later garbage collections."""
+    """Excludes all objects imported by tests from later garbage collections, and makes the commands' tree once."""
+    if "typer.testing" in sys.modules:
+        runner: Any = sys.modules["typer.testing"]
+        runner._get_command = cache(runner._get_command)  # it takes 40 ms
     gc.freeze()
 
 

@@ -14,7 +14,7 @@ TOGETHER = {
 APART = tuple(
     f"tests/infra/test_{name}"
     for name in (
-        *("attackers", "client_", "declared", "enforcement", "large_bodies", "policy_command", "viewer_"),
+        *("attackers", "client_", "declared", "enforcement", "policy_command", "viewer_"),
         *("deploy", "failure", "in_place", "permissions", "protection"),
     )
 )

@@ -9,8 +9,6 @@ import pytest
 from tests.behaviour.topic import Topic
 from tidewheel import (
     AsyncTidewheel,
-    BufferedSender,
-    Closed,
     UnknownTopic,
 )
 
@@ -30,20 +28,3 @@ def test_what_is_sent_cancelled_and_received_by_await_is_so(topic: Topic) -> Non
 
     assert sorted(asyncio.run(story())) == sorted(map(str, range(10)))
     assert topic.everything_in(topic.queue_url()) == []
-
-
-def packs_on_their_way(topic: Topic) -> int:
-    return len(topic.copies_of_what_is_on_its_way())
-
-
-def test_what_is_in_the_buffer_is_flushed_on_exit_packed_together(topic: Topic) -> None:
-    before = packs_on_their_way(topic)
-    with BufferedSender(topic.client, max_age_s=900) as sender:
-        futures = [sender.add(topic.name, str(n), delay=60, key=str(n)) for n in range(200)]
-        assert packs_on_their_way(topic) == before
-    assert packs_on_their_way(topic) == before + 1
-    assert len({each.result().id for each in futures}) == 200
-    with pytest.raises(Closed):
-        sender.add(topic.name, "too late")
-    topic.advance(seconds=62)
-    assert len(topic.take()) == 200

@@ -51,15 +51,6 @@ def test_a_consumer_decodes_what_boto3_lambda_and_powertools_hand_over(topic: To
         consumer.decode({"Body": "x", "MessageId": "1", "ReceiptHandle": "r"})
 
 
-def test_every_copy_of_a_message_has_its_id_so_that_work_is_idempotent_by_it(topic: Topic) -> None:
-    sent = topic.send("x")
-    copies = topic.copies_of_what_is_on_its_way()
-    topic.advance(seconds=1)
-    topic.bring_again(copies)
-    topic.advance(seconds=1)
-    assert [each.id for each in topic.take()] == [sent.id] * 2
-
-
 # ---- a worker and its function
 
 

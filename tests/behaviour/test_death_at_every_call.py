@@ -18,8 +18,6 @@ from tests.half_well import HalfWell
 from tests.stored import stored
 from tidewheel import Message, Tidewheel
 from tidewheel.errors import PartLeased, UnknownMessage, UnknownRecurring, UnknownSubscription, UnknownTopic
-from tidewheel.flows.delivery import deliver
-from tidewheel.flows.maintenance import sweep
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.received import ReceivedMessage
 
@@ -262,23 +260,3 @@ def tell_with_each_death(victim: str, every: int) -> None:
         judged(world)
         at += every
     assert at > 8, f"{victim} does not have that many calls"
-
-
-def test_a_delivery_that_is_deleted_before_it_is_sent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    send = deliver._send_ready
-
-    def delete_first(ports: Any, state: Any, ready: Any, *others: Any) -> Any:
-        ports.deliveries.delete([each.delivery.key for each in ready])
-        return send(ports, state, ready, *others)
-
-    monkeypatch.setattr(deliver, "_send_ready", delete_first)
-    judged(told(World(Death())))
-    with pytest.raises(AssertionError):
-        judged(told(World(Death("dispatch", 1, only="deliveries.delete"))))
-
-
-def test_a_ledger_that_nobody_deletes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "sweep_orphans_daily", lambda *_: None)
-    judged(told(World(Death())))
-    with pytest.raises(AssertionError):
-        judged(told(World(Death("ingest", 1, only="objects.put"))))

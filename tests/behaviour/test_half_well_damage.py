@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from botocore.exceptions import ClientError
@@ -19,7 +18,6 @@ from tidewheel import Consumer, InvalidValue, Message, NothingToRestore, Unknown
 from tidewheel.client.operations.health import Problem
 from tidewheel.client.waiting import Place
 from tidewheel.errors import ObjectRefused
-from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.ledger.bucket import Bucket
 
 LARGE = "x" * 1_200_000
@@ -196,29 +194,6 @@ def test_a_large_ledger_whose_index_cannot_be_read_keeps_no_other_from_being_on_
     assert client.damaged("orders") == [] and stack.failures == []
 
 
-def test_a_recurring_message_that_cannot_be_read_misses_alone() -> None:
-    faults = HalfWell()
-    stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
-    client = stack.client()
-    client.create_topic("orders")
-    client.create_subscription("orders", "billing")
-    for name in ("good", "bad"):
-        client.send_recurring("orders", name, {"name": name}, every="1h")
-    sent = client.send("orders", "x", delay="5h")
-    stack.advance(hours=2, minutes=1)
-    items = stored(stack.service).of("orders").recurring
-    items["bad"] = replace(items["bad"], rule="{}")
-    stack.service.queues.forget_sent()
-    stack.advance(hours=4)
-    bodies = [each.text for each in stack.service.queues.sent()]
-    assert sorted(bodies) == ["x"] + ['{"name":"good"}'] * 4
-    assert _lateness(stack, {sent.id: sent.deliver_at_ms})[sent.id][0] <= 2000
-    missed = items["bad"].missed_slot
-    assert missed is not None
-    assert stack.now() - timedelta(hours=4) <= datetime.fromtimestamp(missed * 300, UTC) <= stack.now()
-    assert stack.failures == []
-
-
 def test_the_large_body_of_a_damaged_message_is_kept() -> None:
     stack = RecordedTidewheel(start="2026-01-01T00:00:00Z")
     client = stack.client()
@@ -358,20 +333,6 @@ def test_what_s3_does_not_give_for_a_day_comes_within_an_hour_after_that(everyth
     late = shop.received()
     assert set(late) == {id for each in shop.sent for id in each} and {len(each) for each in late.values()} == {1}
     assert shop.client.damaged("orders") == []
-
-
-def test_a_merge_leaves_a_ledger_with_a_damaged_segment_as_it_is() -> None:
-    shop = _Shop("bit")
-    service = shop.stack.service
-    merged = merge(service, "orders", in_process(service.objects), lease_s=60, everything=True)
-    assert [error.object_name for error in merged.skipped] == [shop.ledgers[2]]
-    assert len(service.buckets.all("orders")) == 2
-    shop.stack.advance(hours=8)
-    late = shop.received()
-    assert set(late) == {id for number in (0, 1, 3, 4) for id in shop.sent[number]}
-    assert all(len(each) == 1 and each[0] <= 2000 for each in late.values())
-    [item] = shop.client.damaged("orders")
-    assert item.objects == (shop.ledgers[2],) and item.messages == 20
 
 
 def test_a_message_that_a_note_has_no_room_to_name_is_not_said_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tidewheel.errors import ClockDoubted, ConcurrentModification, CorruptMetada
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, packs
-from tidewheel.model.triggers import UNKNOWN_WAIT_S, WORK_QUEUE
+from tidewheel.model.triggers import WORK_QUEUE
 from tidewheel.model.validation import Options, OutgoingMessage, check_message
 from tidewheel.storage.buckets import Commit
 
@@ -123,17 +123,6 @@ def test_a_work_message_that_is_no_job_is_refused_in_one_call() -> None:
     assert (document["body"], document["reason"][:11]) == ("no job", "not a task:")
     assert stack.invocations["deliver"] <= 1 + WORK_QUEUE.receives
     assert [each.body for each in stack.queue("tidewheel_work-dead").everything] == ['{"kind": "newer"}']
-
-
-def test_an_unknown_topic_waits_four_hours_for_a_rebuild_and_is_refused_then() -> None:
-    stack, _ = opened()
-    put_pack(stack, a_message(stack, "early", 8 * HOUR_S), topic="rebuilt")
-    stack.advance(seconds=UNKNOWN_WAIT_S - 10 * MINUTE_S)
-    assert refused(stack) == []
-    stack.advance(minutes=15)
-    [document] = refused(stack)
-    assert "rebuilt" in document["reason"]
-    assert stack.queue(QUEUES[0]).everything == []
 
 
 def an_entry_that_cannot_be_read(_: str, entry: KeyEntry) -> None:
@@ -248,30 +237,6 @@ def test_a_table_that_takes_nothing_for_40_minutes_makes_one_copy_at_most(refuse
     assert [body for body, _ in taken(stack)] in (["soon"], ["soon", "soon"])
     stack.advance(hours=7)
     assert [body for body, _ in taken(stack)] == ["later"]
-
-
-def test_a_sender_that_may_only_send_cannot_stop_another_message_by_naming_it() -> None:
-    stack, client = opened()
-    victim = client.send(TOPIC, "victim", delay=2 * HOUR_S)
-    stack.advance(minutes=6)
-    put_pack(stack, a_message(stack, "mover", 2 * HOUR_S, moves=MessageId(victim.id)))
-    stack.advance(hours=3)
-    assert [body for body, _ in taken(stack)] == ["mover", "victim"], "it comes beside the message that it names"
-
-
-def test_a_reschedule_still_takes_the_place_of_its_message_if_it_stops_after_the_send() -> None:
-    stack, client = opened()
-    sent = client.send(TOPIC, "once", delay=2 * HOUR_S)
-    stack.advance(minutes=6)
-    state = stack.service.topic_states.read(TOPIC)
-    assert state is not None
-    new = a_message(stack, "moved", 3 * HOUR_S, moves=MessageId(sent.id))
-    stack.service.tombstones.allow_move(
-        TOPIC, id_text(new.id), MessageId(sent.id), stack.clock.now_ms() // 1000 + DAY_S
-    )
-    put_pack(stack, new)
-    stack.advance(hours=4)
-    assert [body for body, _ in taken(stack)] == ["moved"]
 
 
 def test_a_sender_cannot_send_from_the_future_and_outlive_a_purge() -> None:

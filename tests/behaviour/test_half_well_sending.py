@@ -207,22 +207,3 @@ def test_parks_that_cannot_be_read_do_not_keep_a_live_one_waiting(sending: Calla
     world.faults.heal()
     world.advance(seconds=610)
     assert world.copies("billing") == once(live)
-
-
-@pytest.mark.parametrize("delay", ["2h"])
-def test_packs_that_sqs_delivers_three_times_in_other_groups_give_one_copy_from_ledgers(
-    sending: Callable[..., Sending], delay: str
-) -> None:
-    world = sending("billing")
-    bodies = world.send("m", 200, delay=delay)
-    queue = world.stack.queue("tidewheel_bulk")
-    packs = [(each.body, each.message_attributes) for each in queue.everything]
-    assert packs
-    for group in range(3):
-        world.advance(seconds=301)
-        if group:
-            bodies += world.send(f"other{group}-", 20, delay=delay)
-            for body, attributes in packs:
-                queue.put(body, attributes)
-    world.advance(hours=3)
-    assert world.copies("billing") == once(bodies)

@@ -30,15 +30,6 @@ def test_a_rate_comes_at_each_multiple_from_its_start_on_without_drift(topic: To
     topic.client.cancel_recurring(topic.name, "tick")
 
 
-def test_cron_comes_at_its_times_in_its_zone(topic: Topic) -> None:
-    topic.advance(minutes=1)
-    topic.client.send_recurring(topic.name, "hourly", "x", cron="30 * * * *", timezone="Asia/Kolkata")
-    topic.advance(hours=3)
-    times = due(topic)
-    assert len(times) == 3 and {each.minute for each in times} == {0}, "half past in Kolkata is the full hour in UTC"
-    topic.client.cancel_recurring(topic.name, "hourly")
-
-
 @pytest.mark.parametrize(
     ("start", "expected"),
     [

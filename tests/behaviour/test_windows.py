@@ -30,16 +30,6 @@ def test_messages_for_nine_o_clock_come_evenly_over_the_window(topic: Topic) -> 
     assert sorted(each.id for each in topic.take()) == sorted(each.id for each in receipts)
 
 
-def test_a_second_delivery_of_a_message_has_the_due_time_of_the_receipt(topic: Topic) -> None:
-    nine, _ = due_at_nine(topic)
-    sent = topic.send("milk", deliver_at=nine, window="15m")
-    copies = topic.copies_of_what_is_on_its_way()
-    topic.advance(minutes=6)
-    topic.bring_again(copies)
-    topic.advance(hours=3)
-    assert {(each.id, each.deliver_at) for each in topic.take()} == {(sent.id, sent.deliver_at)}
-
-
 def test_messages_with_one_key_have_one_shift_and_a_replacement_keeps_it(topic: Topic) -> None:
     nine, _ = due_at_nine(topic)
     first = topic.send("old", deliver_at=nine, window="15m", key="tenant-7")

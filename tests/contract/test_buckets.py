@@ -78,16 +78,6 @@ def test_marks_that_do_not_matter_may_have_moved_when_a_bucket_is_committed(stor
     assert store.current().work_version == 3
 
 
-def test_a_bucket_committed_twice_is_one_and_changes_nothing(store: Store) -> None:
-    state = store.topic()
-    store.buckets.commit(state, a_bucket(105), LOW)
-    after = store.current()
-    again = replace(a_bucket(105), object_name="another-attempt")
-    assert store.buckets.commit(after, again, None) is Commit.EXISTS
-    assert store.buckets.all("orders") == [a_bucket(105)]
-    assert store.current() == after
-
-
 def test_a_bucket_that_exists_says_so_even_if_the_topic_state_moved(store: Store) -> None:
     state = store.topic()
     store.buckets.commit(state, a_bucket(105), LOW)

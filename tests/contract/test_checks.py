@@ -40,16 +40,6 @@ def test_what_is_due_for_the_longest_comes_first_wherever_the_index_keeps_it(sto
     assert [times[name] for name in store.checks.due(49).topics] == list(range(50))
 
 
-def test_what_needs_no_check_any_more_is_not_due(store: Store) -> None:
-    state = store.topic(next_check_ms=1, next_slot=100)
-    assert raise_next_slot(store, state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
-    delivery = store.delivered(next_check_ms=1)
-    store.deliveries.set_next_check(delivery.key, 1, 90_000_000)
-    assert delivery.key not in store.checks.due(80_000_000)[1]
-    store.deliveries.delete([delivery.key])
-    assert store.checks.due(10**12)[1] == []
-
-
 @pytest.mark.parametrize(
     ("partition", "sort_key"),
     [

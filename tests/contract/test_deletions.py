@@ -127,16 +127,6 @@ def test_when_a_topic_was_deleted_is_known_also_of_its_successor_and_of_no_other
     assert store.deletions.deleted_at_ms("order") == store.deletions.deleted_at_ms("orders-2") == 0
 
 
-def test_a_later_deletion_of_the_name_counts(store: Store) -> None:
-    assert store.deletions.forget(marked(store), TTL_S)
-    assert store.topic_states.create(a_state(generation="g3"))
-    assert store.deletions.mark(store.current(), "g4", 9000)
-    store.deletions.delete_items("orders")
-    seen = store.deletions.read("orders")
-    assert seen is not None and store.deletions.forget(seen, TTL_S)
-    assert store.deletions.deleted_at_ms("orders") == 9000
-
-
 def test_no_item_of_the_topic_is_left_none_of_another_goes_and_a_call_deletes_a_bounded_number(dynamodb: Any) -> None:
     table = make_table(dynamodb)
     storage = Storage(Table(dynamodb, table), MemoryObjects())

@@ -66,20 +66,6 @@ def test_a_released_part_may_be_leased_at_once(store: Store) -> None:
 UNREAD = Unread((2, 5), ("ledgers/a", "ledgers/b"), 12, lost=True)
 
 
-def test_what_could_not_be_read_of_a_part_is_noted_until_the_part_is_done(store: Store) -> None:
-    delivery = store.delivered()
-    store.deliveries.lease_part(delivery.key, 1, 700, 400)
-    assert store.deliveries.note_unread(delivery, {1: UNREAD}, "gone", 900, {0})
-    noted = replace(delivery, unread=((1, UNREAD),), unread_ms=900, reason="gone", done=frozenset({0}))
-    assert store.deliveries.read(delivery.key) == noted and not noted.stuck
-    assert store.deliveries.note_unread(noted, {1: UNREAD, 2: UNREAD}, "still", 950)
-    after = store.deliveries.read(delivery.key)
-    assert after is not None and after.stuck and (after.unread_ms, after.reason) == (900, "still")
-    assert store.deliveries.set_next_check(delivery.key, delivery.next_check_ms, 9000, 3)
-    after = store.deliveries.part_done(delivery.key, 1)
-    assert after is not None and (after.unread, after.tries, after.quarantined) == (((2, UNREAD),), 3, True)
-
-
 def test_a_note_of_a_part_that_is_done_does_not_stand_for_another_part(store: Store) -> None:
     delivery = store.delivered()
     store.deliveries.part_done(delivery.key, 0)
@@ -140,15 +126,6 @@ def test_a_plan_is_delivered_again_only_while_it_is_kept(store: Store, collected
     store.subscribed()
     assert store.deliveries.open_replay(store.current(), a_replay(start=0)) is outcome
     assert bool(store.deliveries.all("orders")) == (outcome is Replay.OPENED)
-
-
-def test_a_collection_that_saw_no_replay_is_refused_after_it(store: Store) -> None:
-    store.topic(planned=110)
-    store.subscribed()
-    seen = store.current()
-    assert store.deliveries.open_replay(seen, a_replay()) is Replay.OPENED
-    assert not store.topic_states.raise_collected_until(seen, 105)
-    assert store.topic_states.raise_collected_until(store.current(), 105)
 
 
 def test_a_paused_subscription_and_one_that_is_gone_get_no_replay(store: Store) -> None:

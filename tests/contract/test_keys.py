@@ -11,7 +11,7 @@ from tests.contract.builders import SLOT_MS, Store, a_message_id
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, id_floor, id_text
 from tidewheel.model.tombstone import Tombstone
-from tidewheel.storage.keys import FoundKeys, NotInLedgers
+from tidewheel.storage.keys import NotInLedgers
 
 
 def an_entry(number: int = 1, sent_ms: int = 10, seq: int = 1, key: str = "k", **changes: Any) -> KeyEntry:
@@ -103,38 +103,3 @@ def test_an_entry_knows_when_its_message_is_due_and_which_of_two_is_newer() -> N
 def wanted(now_ms: int = 0, first: int = 0, end: int = 0, most: int = 100) -> NotInLedgers:
     ids = [id_text(id_floor(each)) for each in (first, end)]
     return NotInLedgers(now_ms=now_ms, first_id=ids[0], end_id=ids[1], most=most)
-
-
-def test_keys_that_were_cancelled_or_replaced_are_found(store: Store) -> None:
-    store.topic()
-    store.keys.claim("orders", an_entry(1, key="waits"))
-    cancelled = an_entry(key="cancelled", id=None, cancelled=True, floor=(7, 8))
-    replaces = an_entry(2, key="replaces", replace=True, floor=(10, 1))
-    superseded_late = an_entry(3, key="superseded late", tail_ms=12_345)
-    for entry in (cancelled, replaces, superseded_late):
-        store.keys.claim("orders", entry)
-    store.keys.claim("other", replace(cancelled, key="another topic's"))
-    found = store.keys.not_in_ledgers("orders", wanted(now_ms=12_344))
-    assert found == FoundKeys(entries=[cancelled, replaces, superseded_late], examined=4)
-    assert store.keys.not_in_ledgers("orders", wanted(now_ms=12_345)).entries == [cancelled, replaces]
-    assert store.keys.not_in_ledgers("none", wanted()) == FoundKeys(entries=[], examined=0)
-
-
-def test_keys_of_sealed_messages_that_are_not_due_are_found(store: Store) -> None:
-    store.topic()
-    ids = IdSource()
-    entries = [an_entry(key=f"due at {due_ms}", id=id_text(ids.next(due_ms))) for due_ms in (999, 1000, 1999, 2000)]
-    for entry in entries:
-        store.keys.claim("orders", entry)
-    assert store.keys.not_in_ledgers("orders", wanted(first=1000, end=2000)).entries == entries[1:3]
-
-
-def test_of_many_keys_the_newest_are_found_and_those_of_messages_that_come(store: Store) -> None:
-    store.topic()
-    entries = [an_entry(i, sent_ms=i, key=f"k{i:03}", floor=(i, 1)) for i in range(1, 60)]
-    for entry in entries:
-        store.keys.claim("orders", entry)
-    late = replace(an_entry(60, sent_ms=0, key="a"), tail_ms=9)
-    store.keys.claim("orders", late)
-    found = store.keys.not_in_ledgers("orders", wanted(most=10))
-    assert found.entries == [late, *entries[-9:]] and found.examined == 60

@@ -83,16 +83,6 @@ def test_a_refused_swap_changes_nothing(
     assert store.merges.trash("orders") == []
 
 
-def test_of_two_merges_of_the_same_source_one_is_refused(store: Store) -> None:
-    store.topic()
-    a, b, c = some_buckets(3)
-    seen = commit(store, a, b, c)
-    assert store.merges.swap(seen, [a, b], [a_bucket(105, id="ab")], some_trash(100, "first"))
-    assert not store.merges.swap(seen, [b, c], [a_bucket(105, id="bc")], some_trash(100, "second"))
-    assert ids(store) == [a_bucket(105, id="ab").id, c.id]
-    assert [trash.id for trash in store.merges.trash("orders")] == ["first"]
-
-
 @pytest.mark.parametrize("what", ["a plan", "a raised the next slot"])
 def test_a_decision_from_before_a_swap_is_refused(store: Store, what: str) -> None:
     store.topic(sealed=105)

@@ -69,19 +69,6 @@ def test_a_park_that_nobody_has_is_leased_once(store: Store) -> None:
     assert store.parks.read(park.key) == replace(park, leased_ms=700)
 
 
-def test_a_park_that_is_put_off_keeps_its_counts_and_may_be_leased_at_once(store: Store) -> None:
-    park = parked(store)
-    leased = store.parks.lease(park.key, 700, 400)
-    assert leased is not None
-    later = replace(park, next_check_ms=6000, tries=2)
-    assert store.parks.put_off(leased, later)
-    assert store.parks.read(park.key) == later
-    assert store.checks.due(5999).parks == []
-    assert store.parks.lease(park.key, 701, 400) is not None
-    assert not store.parks.put_off(leased, park)
-    assert store.parks.read(park.key) == replace(later, leased_ms=701)
-
-
 def test_a_park_is_put_off_by_whom_has_its_lease_only(store: Store) -> None:
     park = parked(store)
     leased = store.parks.lease(park.key, 700, 400)

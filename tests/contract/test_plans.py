@@ -129,15 +129,6 @@ def test_the_next_plan_is_the_first_at_or_after_a_slot(store: Store) -> None:
     assert store.plans.read("orders", 6) is None
 
 
-def test_ranges_of_all_plans_are_read_in_order(store: Store) -> None:
-    store.topic(sealed=9000, planned=0)
-    ranges = [(slot, slot + 3) for slot in range(8, 2000, 250)]
-    for a, b in ranges:
-        assert store.plans.commit(store.current(), a_plan(a, b), b)
-    assert store.plans.ranges("orders") == ranges
-    assert store.plans.ranges("other") == []
-
-
 def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: Store) -> None:
     plan = large_plan()
     assert store.plans.commit(store.topic(), plan, 103)

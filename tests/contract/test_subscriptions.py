@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import Store, a_delivery, a_park, a_state, a_subscription, in_state, raise_next_slot
+from tests.contract.builders import Store, a_park, a_state, a_subscription, in_state, raise_next_slot
 from tidewheel.model.subscription_state import PlainReader, State, SubscriptionState
 from tidewheel.model.topic_state import NextWork
-from tidewheel.storage.deliveries import HandOut
 from tidewheel.storage.parks import Parked
 from tidewheel.storage.topic_states import AT_ONCE_MS
 
@@ -201,16 +200,6 @@ def test_a_resume_is_refused_when_the_next_slot_moved_across_its_cursor(
     subscription = in_state(store, State.PAUSED)
     assert raise_next_slot(store, store.current(), replace(_next_work(0), next_slot=next_slot))
     _assert_not_resumed(store, replace(store.current(), next_slot=read), subscription)
-
-
-def test_a_subscription_and_its_delivery_keep_their_filter_and_what_they_carry(store: Store) -> None:
-    store.topic()
-    [subscription] = store.subscribed(filter_policy=FILTER, carry="id")
-    assert now(store) == subscription
-    delivery = a_delivery(subscription, filter_policy=FILTER, carry="id")
-    assert store.deliveries.hand_out(HandOut(subscription=subscription, to=103, delivery=delivery))
-    assert store.deliveries.read(delivery.key) == delivery
-    assert store.deliveries.part_done(delivery.key, 1) == replace(delivery, done=frozenset({1}))
 
 
 def test_the_successor_of_a_subscription_is_not_deleted_in_its_stead(store: Store) -> None:

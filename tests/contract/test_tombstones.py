@@ -92,16 +92,3 @@ def test_a_batch_is_cancelled_as_a_whole_or_not_at_all(store: Store) -> None:
     store.topic_states.seal(store.current(), 102)
     assert not store.tombstones.cancel_batch("orders", [a_tombstone(101, 500), a_tombstone(300, 501)])
     assert len(store.tombstones.all("orders")) == 12
-
-
-def test_a_message_may_take_the_place_of_the_message_that_was_allowed_and_of_no_other(store: Store) -> None:
-    store.topic()
-    mover, moved = a_message_id(1), a_message_id(2)
-    assert not store.tombstones.may_move("orders", mover, moved)
-    store.tombstones.allow_move("orders", mover, moved, 99)
-    store.tombstones.allow_move("orders", mover, moved, 99)
-    assert store.tombstones.may_move("orders", mover, moved)
-    assert not store.tombstones.may_move("orders", moved, mover)
-    assert not store.tombstones.may_move("orders", mover, a_message_id(3))
-    assert not store.tombstones.may_move("order", mover, moved)
-    assert store.tombstones.all("orders") == []

@@ -7,7 +7,7 @@ import pytest
 from tests.flows.alone import local_engine
 from tests.flows.world import DAY, HOUR, MINUTE, TOPIC, CrashingPorts, World, deaths
 from tests.stored import stored
-from tidewheel.errors import TopicDeleting, TopicReplaced, UnknownTopic
+from tidewheel.errors import TopicDeleting, UnknownTopic
 from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic, finish_deletion
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
@@ -101,16 +101,6 @@ def test_a_topic_that_is_being_deleted_is_no_topic_to_anybody() -> None:
     assert not world.received()
 
 
-def test_packs_for_a_topic_that_was_deleted_are_not_those_of_its_successor() -> None:
-    world = a_busy_world()
-    pack = world.pack(HOUR)
-    end(world)
-    world.run(QUARTER, sweeps=True)
-    create_topic(world.service, world.clock, TOPIC, TopicSettings())
-    with pytest.raises(TopicReplaced):
-        world.ingest(pack)
-
-
 def test_to_delete_twice_is_fine_and_an_unknown_topic_is_not() -> None:
     world = a_busy_world()
     end(world)
@@ -141,19 +131,6 @@ def test_a_large_topic_takes_several_sweeps() -> None:
         world.clock.advance_ms(5 * MINUTE)
     assert passes > 5
     assert left(world) == []
-
-
-def test_two_sweeps_do_not_delete_the_same_topic_at_once() -> None:
-    world = a_busy_world()
-    end(world)
-
-    def meanwhile() -> bool:
-        assert not finish_deletion(world.ports, TOPIC)
-        assert world.service.checks.due(world.clock.now_ms()).topics == []
-        return True
-
-    world.clock.advance_ms(LATE_MS)
-    assert finish_deletion(world.ports, TOPIC, meanwhile)
 
 
 def test_a_deletion_that_dies_at_any_call_goes_on_with_the_next_sweep() -> None:

@@ -14,7 +14,6 @@ from tests.stored import stored
 from tidewheel.errors import ObjectRefused
 from tidewheel.flows.maintenance import orphans
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkpoints
-from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S, sweep_orphans_daily
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.ledger.bucket import Bucket, bucket_id
@@ -83,26 +82,6 @@ def test_the_grace_is_a_day() -> None:
         world.clock.advance_ms(later_ms)
         found.append((audit(world.service, TOPIC, engine).old_orphans, sweep_orphans(world.ports).objects))
     assert found == [(0, 0), (1, 1)]
-
-
-def test_the_listing_comes_before_buckets_and_buckets_before_trash() -> None:
-    world = a_world()
-    for _ in range(4):
-        world.send(50 * DAY, 60 * DAY)
-    world.clock.advance_ms(GRACE + 1)
-    merges: list[object] = []
-
-    class MergingAfterBuckets(Buckets):
-        def in_order(self, topic: str, unreadable: Any = None, **slots: Any) -> Iterator[Bucket]:
-            found = super().in_order(topic, unreadable, **slots)
-            if slots and not merges:
-                merges.append(None)
-                merge(world.service, TOPIC, in_process(world.service.objects), lease_s=60, everything=True)
-            return found
-
-    world.service.buckets.__class__ = MergingAfterBuckets
-    assert sweep_orphans(world.service).objects == 0
-    assert merges and len(world.service.merges.trash(TOPIC)) == 1
 
 
 def test_manifests_that_no_plan_names_go() -> None:

@@ -18,7 +18,6 @@ from tests.flows.world import (
     Crash,
     CrashingPorts,
     World,
-    deaths,
     ids_of,
     once,
 )
@@ -75,17 +74,6 @@ def state(world: World, name: str = "billing") -> State:
 
 def parks(world: World) -> list[Park]:
     return world.service.parks.all(TOPIC)
-
-
-def nothing_is_left(world: World) -> bool:
-    storage = world.service
-    work = (
-        storage.buckets.all(TOPIC),
-        storage.deliveries.all(TOPIC),
-        storage.parks.all(TOPIC),
-        storage.plans.ranges(TOPIC),
-    )
-    return not any(work) and not world.service.objects.names(LEDGERS) and not world.service.objects.names(PARKED)
 
 
 # --- pause and resume -----------------------------------------------------------------------------------------
@@ -578,27 +566,3 @@ def test_the_object_of_a_park_stays_while_it_is_named_and_goes_a_day_after_a_cra
     world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
     assert sweep_orphans(world.ports).objects == 1
     assert world.service.objects.names(PARKED) == [park.object_name]
-
-
-# --- crashes --------------------------------------------------------------------------------------------------
-
-
-def test_a_deletion_that_dies_anywhere_is_finished_by_the_sweep() -> None:
-    for death in deaths():
-        world = a_world("billing", "audit", inline_rows=1)
-        pause(world, "audit")
-        [direct] = world.send(MINUTE)
-        resume(world, "audit")
-        ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-        world.service.queues.take_jobs()
-        world.dispatch_at(HOUR - 8 * MINUTE)
-        assert parks(world) and world.service.deliveries.all(TOPIC)
-        with death.of(world):
-            delete(world, "audit")
-        if world.service.subscriptions.read(TOPIC, "audit") is not None:
-            delete(world, "audit")
-        world.run_on(DAY)
-        world.collect()
-        assert direct not in world.received("audit")
-        assert world.received("billing") == once([direct, *ids])
-        assert nothing_is_left(world)

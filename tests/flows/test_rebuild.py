@@ -48,10 +48,9 @@ from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import rebuild
 from tidewheel.flows.recovery.rebuild_report import RebuildReport
 from tidewheel.ledger.bucket import bucket_id
-from tidewheel.model.filter_policy import FilterPolicy
 from tidewheel.model.message import MessageId, Receipt, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.object_names import ASIDE, LEDGERS, ledger_bucket_id, ledger_name
-from tidewheel.model.settings import StoredSettings, TopicSettings
+from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import State
 from tidewheel.model.task import PartTask
 from tidewheel.model.tombstone import tombstone
@@ -297,7 +296,6 @@ def test_without_a_checkpoint_settings_are_needed_and_subscriptions_are_made_aft
     run_rebuild(world, settings=TopicSettings(slot_s=60, lookahead_s=150))
     assert world.state.settings.slot_s == 60 and world.state.next_slot is None
     assert world.service.subscriptions.all(TOPIC) == []
-    from tidewheel.flows.administration.subscribe import create_subscription
 
     create_subscription(world.service, world.clock, TOPIC, "billing", "queue-billing", "earliest")
     assert world.received_after(2 * DAY, sweeps=True) == once(ids)
@@ -782,19 +780,6 @@ def assert_parks(world: World, count: int) -> None:
         world.sweep()
     subscriptions.update(kept)
     assert len(world.service.parks.all(TOPIC)) == count
-
-
-def test_a_filter_outlives_the_table() -> None:
-    world = a_world("billing")
-    policy = FilterPolicy.parse({"color": ["red"]}).to_json()
-    create_subscription(
-        world.service, world.clock, TOPIC, "red", "queue-red", settings=StoredSettings(filter_policy=policy)
-    )
-    [red], [blue] = world.send(HOUR, attributes={"color": "red"}), world.send(HOUR, attributes={"color": "blue"})
-    restored(world)
-    world.run(2 * HOUR, sweeps=True)
-    assert world.received("red") == once([red])
-    assert world.received("billing") == once([red, blue])
 
 
 def test_a_reschedule_while_the_topic_is_rebuilt_does_not_say_that_it_is_too_late() -> None:

@@ -13,7 +13,7 @@ from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World
 from tests.stored import stored
 from tidewheel.client import recurring
 from tidewheel.client.recurring import RecurringMessage
-from tidewheel.errors import AlreadyExists, InvalidValue
+from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.dispatch import dispatch
@@ -99,19 +99,6 @@ def test_a_window_shifts_each_time_by_the_same_across_slots(settings: dict[str, 
     assert [each for each in due_minutes(world) if each <= 540] == pytest.approx(expected)
     assert all(f'"exp":{sent.deliver_at_ms + HOUR}' in sent.header for sent in world.service.queues.sent())
     world.assert_in_time()
-
-
-def test_another_window_is_another_recurring_message_whose_occurrences_are_others() -> None:
-    world = World()
-    make(world, cron="0 9 * * *", window="15m")
-    [old] = world.service.recurring.all(TOPIC)
-    for window in ("30m", None):
-        with pytest.raises(AlreadyExists, match="daily"):
-            make(world, cron="0 9 * * *", window=window)
-    made = make(world, cron="0 9 * * *", window="30m", replaces=True)
-    [new] = world.service.recurring.all(TOPIC)
-    assert (made.window_s, new.window_ms) == (1800, 1_800_000)
-    assert new.generation != old.generation
 
 
 def test_body_attributes_key_and_expiry_come_each_time() -> None:

@@ -205,21 +205,6 @@ def test_an_index_of_uvs_own_goes_before_pips(unconfigured: pytest.MonkeyPatch) 
     assert index_for_uv() == {}
 
 
-def test_uv_installs_from_pips_index(unconfigured: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Runs a fake uv which records its arguments."""
-    uv = tmp_path / "uv"
-    uv.write_text('#!/bin/sh\necho "$UV_DEFAULT_INDEX" "$@" > "$TOLD"\n')
-    uv.chmod(0o755)
-    unconfigured.setattr(pinned_packages, "uv", lambda: str(uv))
-    unconfigured.setenv("TOLD", str(tmp_path / "told"))
-    unconfigured.setenv("PIP_INDEX_URL", "https://pip.example/simple")
-    install("", tmp_path / "target", X86)
-    index, *arguments = (tmp_path / "told").read_text().split()
-    assert index == "https://pip.example/simple"
-    assert {"--require-hashes", "--only-binary=:all:", f"--target={tmp_path / 'target'}"} < set(arguments)
-    assert "--python-platform=x86_64-manylinux_2_28" in arguments and "--python-version=3.13" in arguments
-
-
 # ---- assets
 
 

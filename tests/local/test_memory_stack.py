@@ -13,7 +13,7 @@ import pytest
 
 from examples import local_test, quickstart
 from tests.flows.world import CrashingPorts
-from tidewheel import InvalidValue, Message
+from tidewheel import InvalidValue
 from tidewheel.flows.ports import Ports
 from tidewheel.local import LocalTidewheel, MemoryTidewheel, memory_functions
 from tidewheel.memory import MemoryService
@@ -125,36 +125,6 @@ def test_two_services_in_memory_share_nothing() -> None:
 
 
 # ---- the same as the local stack
-
-
-def a_week(stack: Any) -> tuple[list[tuple[str, str, dt.datetime | None]], dict[str, int]]:
-    """Sends, advances and receives. Returns (subscription, body, visible_at) of each message, and the invocations."""
-    client = subscribed(stack, "billing", "audit")
-    found: list[tuple[str, str, dt.datetime | None]] = []
-    for hour in range(0, 96, 8):
-        delays_s = (0.5, 30, 700 + hour, 20 * 60, 2 * HOUR_S, DAY_S + hour, 3 * DAY_S)
-        client.send_many(TOPIC, [Message(body=f"{hour} {delay}", delay=delay) for delay in delays_s])
-        stack.advance(hours=8)
-        for name in ("billing", "audit"):
-            found += ((name, str(each.body), each.visible_at) for each in stack.receive(TOPIC, name))
-    stack.advance(days=4)
-    for name in ("billing", "audit"):
-        found += ((name, str(each.body), each.visible_at) for each in stack.receive(TOPIC, name))
-    assert stack.failures == []
-    assert client.stats(TOPIC).waiting == 0
-    return found, dict(stack.invocations)
-
-
-def test_what_happens_and_when_is_the_same_as_in_the_local_stack() -> None:
-    settings = {"max_buckets": 8, "inline_rows": 4, "part_rows": 1}
-    with LocalTidewheel(**settings) as stack:
-        expected, invocations = a_week(stack)
-    found, own = a_week(MemoryTidewheel(**settings))
-    assert len(found) == 2 * 12 * 7
-    # What is sent in the same millisecond may come in any order.
-    assert sorted(found, key=str) == sorted(expected, key=str)
-    assert own == invocations
-    assert own["deliver"] > 0 and own["compact"] > 0
 
 
 def test_the_docs_examples_work_with_it_in_place_of_the_local_stack() -> None:

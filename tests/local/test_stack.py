@@ -227,16 +227,6 @@ def test_the_real_clock_runs_by_itself_and_advance_waits(tmp_path: Path) -> None
         assert time.monotonic() - began < 12
 
 
-def test_a_long_poll_in_real_time_ends_when_a_message_arrives(tmp_path: Path) -> None:
-    with Toy(tmp_path, clock="real") as toy:
-        url = toy.sqs.create_queue(QueueName="other")["QueueUrl"]
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(toy.sqs.receive_message, QueueUrl=url, WaitTimeSeconds=20)
-            time.sleep(0.1)
-            toy.send("here", queue=url)
-            assert [message["Body"] for message in waiting.result(timeout=15)["Messages"]] == ["here"]
-
-
 @pytest.mark.parametrize("clock", ["virtual", "real"])
 def test_requests_at_the_endpoint_are_counted_with_the_real_clock(tmp_path: Path, clock: str) -> None:
     with Toy(tmp_path, clock=clock) as toy:

@@ -13,9 +13,10 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import permutations
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.actors import EXPECTED, Actor, Fault, Violation
@@ -77,6 +78,29 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     points: tuple[str, ...] = (*TABLE_CALLS, "time.")
     orders: tuple[tuple[int, ...], ...] | None = None
+
+
+_LIMITS = {each.name for each in fields(Scenario)}
+
+
+def scenario(name: str, *subscriptions: str, **given: Any) -> Callable[[Callable[[SmallWorld], None]], Scenario]:
+    """Makes a scenario of a function that arranges a world with these subscriptions.
+
+    Args:
+        given: limits of the exploration, and settings of the world.
+    """
+    limits = {key: value for key, value in given.items() if key in _LIMITS}
+    settings = {key: value for key, value in given.items() if key not in _LIMITS}
+
+    def decorated(arrange: Callable[[SmallWorld], None]) -> Scenario:
+        def build() -> SmallWorld:
+            world = SmallWorld(*subscriptions, **settings)
+            arrange(world)
+            return world
+
+        return Scenario(name=name, build=build, **limits)
+
+    return decorated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,14 +125,6 @@ def test_rows_in_no_order_become_ledgers_that_do_not_overlap_in_time(bench: Benc
     assert sorted(bench.bodies()) == sorted(row["body"] for row in rows)
 
 
-def test_many_small_files_become_one_ledger(bench: Bench) -> None:
-    (bench.folder / "in").mkdir()
-    for number in range(150):
-        json_lines(bench.folder / "in" / f"{number}.json", messages(20))
-    report = run(bench, bench.folder / "in")
-    assert (report.imported, report.ledgers) == (3_000, 1)
-
-
 def read_once_more(*args: Any) -> Iterator[pa.RecordBatch]:
     """Loses rows, as a second reading of a file that has gone since the first: it has only told how many there were."""
     _, *others = import_files._read(*args)

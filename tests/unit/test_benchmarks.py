@@ -6,11 +6,9 @@ import importlib
 import importlib.util
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import __main__ as command
 from benchmarks import bench_contention
 from benchmarks.registry import BENCHMARKS
 from benchmarks.results import machine
@@ -44,31 +42,3 @@ def test_fifty_calls_a_second_meet_conflicts_and_give_up_none_and_as_many_as_can
         assert figures["as_fast_as_they_can"][kind]["conflicts_a_call"] > 0.2, "all of them take the topic state"
     assert figures["50_calls_a_second"]["upsert"]["conflicts_a_call"] < 0.02, "a key is an item of its own"
     assert bench_contention.benchmark(quick=True) == figures, "time is virtual: no other program changes them"
-
-
-def test_a_benchmark_prints_its_table_and_saves_its_figures_and_says_if_the_run_was_small(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module = SimpleNamespace(benchmark=lambda *, quick: {"query_ms": 1.25 if quick else 9.0})
-    monkeypatch.setattr(command, "importlib", SimpleNamespace(import_module=lambda _: module, util=importlib.util))
-    assert command.main(["plan", "--quick", "--into", str(tmp_path)]) == 0
-    found = json.loads((tmp_path / "plan.json").read_text())
-    assert found["figures"] == {"quick": True, "query_ms": 1.25}
-    assert found["command"] == "python -m benchmarks plan" and "load_at_start" in found["machine"]
-    assert "1.25" in capsys.readouterr().out
-
-
-def test_a_benchmark_that_fails_does_not_stop_the_next_and_control_c_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    codes, ran = {"ledger": 1, "ingest": 0, "plan": 130}, []
-
-    def started(arguments: list[str], *, check: bool) -> SimpleNamespace:
-        ran.append(arguments[3])
-        return SimpleNamespace(returncode=codes[arguments[3]])
-
-    monkeypatch.setattr(command.subprocess, "run", started)
-    assert command.main(["ledger", "ingest", "--into", str(tmp_path)]) == 1
-    assert command.main(["plan", "ingest", "--into", str(tmp_path)]) == 130
-    assert ran == ["ledger", "ingest", "plan"]
-    assert "ledger failed (exit code 1)" in capsys.readouterr().out

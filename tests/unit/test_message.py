@@ -267,20 +267,6 @@ def test_a_delivered_message_is_what_was_sent(body: Any, attributes: dict[str, s
         assert received.bytes() == body.encode()
 
 
-def test_a_lambda_record_reads_like_a_received_message() -> None:
-    raw = delivered(check({"a": 1}, attributes={"k": "v"}))
-    record = {
-        "messageId": raw["MessageId"],
-        "receiptHandle": raw["ReceiptHandle"],
-        "body": raw["Body"],
-        "attributes": raw["Attributes"],
-        "messageAttributes": {
-            k: {"dataType": "String", "stringValue": v["StringValue"]} for k, v in raw["MessageAttributes"].items()
-        },
-    }
-    assert parse_received(record) == parse_received(raw)
-
-
 @pytest.mark.parametrize(
     "header",
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.simulation.actors import CallFailed, Fault, require
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import Scenario, scenario
 from tests.simulation.healing import SLOT_S, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.flows.delivery.cancel import TooLate, cancel, cancel_key
@@ -193,16 +193,15 @@ def _promised_and_late() -> SmallWorld:
     return world
 
 
-def _put_off() -> SmallWorld:
+@scenario("a message at its key's latest time", "billing", faults=_FAULTS)
+def PUT_OFF(world: SmallWorld) -> None:
     """A newer message would come after the latest time of its key."""
-    world = SmallWorld("billing")
     world.send(a=(5, _promised(6)))
     world.clock.advance_ms(1000)
     _ingests_newer(world)
     world.want("billing", messages=["early"])
     world.unwanted |= {("billing", "a"), ("billing", "b")}
     world.may_repeat = True
-    return world
 
 
 def _put_off_and_cancelled() -> SmallWorld:
@@ -232,6 +231,5 @@ MOVE = Scenario(name="a late move against a consumer", build=_move_and_consume, 
 MOVE_CANCEL = Scenario(name="a late move against a cancel", build=_move_and_cancel)
 REPLACE = Scenario(name="a late replacement against a consumer", build=_replace_and_consume, faults=_FAULTS)
 PROMISE_OVER = Scenario(name="a promise that is over", build=_promised_and_late)
-PUT_OFF = Scenario(name="a message at its key's latest time", build=_put_off, faults=_FAULTS)
 PUT_OFF_CANCELLED = Scenario(name="the same, cancelled", build=_put_off_and_cancelled)
 ONCE = Scenario(name="a late move of a message with a key", build=_moved_and_sent_once, faults=_FAULTS)

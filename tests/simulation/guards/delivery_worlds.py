@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.actors import Fault, require, step
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import Scenario, scenario
 from tests.simulation.healing import MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.errors import InvalidValue, RetentionExpired, UnknownSubscription
@@ -50,20 +50,19 @@ def _dying_worker() -> SmallWorld:
     return world
 
 
-def _dying_dispatch() -> SmallWorld:
+@scenario("a dispatch dies", "billing", inline_rows=1, faults=(Fault.DIES,))
+def DYING_DISPATCH(world: SmallWorld) -> None:
     """A dispatch dies anywhere. Only the sweep continues."""
-    world = SmallWorld("billing", inline_rows=1)
     world.send(a=5, b=5)
     world.send(c=7)
     world.at(4)
     world.want("billing", messages="abc")
     world.act("dispatch", dispatch_as_function)
-    return world
 
 
-def _began_later() -> SmallWorld:
+@scenario("a subscription begins later", "billing", most=0)
+def LATER(world: SmallWorld) -> None:
     """A new subscription starts behind a sealed slot before the slot is planned."""
-    world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
     world.service.topic_states.seal(world.state, world.slot_of("a") + 1)
@@ -71,7 +70,6 @@ def _began_later() -> SmallWorld:
     world.unwanted.add(("late", "a"))
     world.subscribe("late")
     world.act("dispatch", dispatch_as_function)
-    return world
 
 
 # ---- worlds: generations of a subscription
@@ -126,9 +124,9 @@ def _replay_and_collect() -> SmallWorld:
     return world
 
 
-def _replay_and_worker() -> SmallWorld:
+@scenario("replay against a slow worker", "billing", retention_s=900, inline_rows=1)
+def REPLAY_WORKER(world: SmallWorld) -> None:
     """Another worker does a slow worker's part, and a replay delivers the part, before the slow worker ends."""
-    world = SmallWorld("billing", retention_s=900, inline_rows=1)
     world.send(a=5, b=5)
     world.at(4)
     dispatch_as_function(world.service)
@@ -151,13 +149,9 @@ def _replay_and_worker() -> SmallWorld:
         require(copies == sent[0] + sum(opened), "a replay was taken for done, and did not come")
 
     world.at_end.append(count)
-    return world
 
 
 TWICE = Scenario(name="a part comes twice", build=_part_twice, orders=((0, 1, 2), (2, 0, 1)))
 DYING = Scenario(name="a worker dies", build=_dying_worker, faults=(Fault.DIES,))
-DYING_DISPATCH = Scenario(name="a dispatch dies", build=_dying_dispatch, faults=(Fault.DIES,))
-LATER = Scenario(name="a subscription begins later", build=_began_later, most=0)
 UNSUBSCRIBED = Scenario(name="unsubscribe dies", build=_unsubscribed, faults=(Fault.DIES,))
 REPLAY_COLLECT = Scenario(name="replay against collect", build=_replay_and_collect)
-REPLAY_WORKER = Scenario(name="replay against a slow worker", build=_replay_and_worker)

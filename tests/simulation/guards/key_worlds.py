@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.simulation.actors import require
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import Scenario, scenario
 from tests.simulation.healing import TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.flows.administration.purge import purge
@@ -43,21 +43,20 @@ def _cancel(world: SmallWorld, ports: Any, name: str, *others: str) -> None:
 
 
 # ---- worlds: keys
-def _upserts() -> SmallWorld:
+@scenario("two upserts of a message", "billing", most=2)
+def UPSERTS(world: SmallWorld) -> None:
     """Two messages replace a waiting message at once."""
-    world = SmallWorld("billing")
     world.send(a=(9, _REPLACE))
     older, newer = world.pack(b=(9, _REPLACE)), world.pack(c=(9, _REPLACE))
     world.unwanted |= {("billing", "a"), ("billing", "b")}
     world.want("billing", messages="c")
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
     world.act("ingest of the newer", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
-    return world
 
 
-def _upsert_and_dispatch() -> SmallWorld:
+@scenario("upsert against dispatch", "billing", most=2)
+def UPSERT_DISPATCH(world: SmallWorld) -> None:
     """A message is superseded while its slot is dispatched, then its key is cancelled."""
-    world = SmallWorld("billing")
     world.send(a=(5, _REPLACE))
     world.at(4)
     batch = world.pack(b=(9, _REPLACE))
@@ -73,12 +72,11 @@ def _upsert_and_dispatch() -> SmallWorld:
 
     world.act("ingest, and cancel by key", ingest_and_cancel)
     world.act("dispatch", dispatch_as_function)
-    return world
 
 
-def _cancelled_key_in_queue() -> SmallWorld:
+@scenario("cancel by key against ingest", "billing")
+def KEY_QUEUED(world: SmallWorld) -> None:
     """A key is cancelled while a message with the key is in the ingest queue, or is being ingested."""
-    world = SmallWorld("billing")
     batch = world.pack(a=(9, _REPLACE))
     now_ms = world.clock.now_ms()
 
@@ -91,29 +89,26 @@ def _cancelled_key_in_queue() -> SmallWorld:
 
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("cancel by key", cancels)
-    return world
 
 
-def _duplicates() -> SmallWorld:
+@scenario("two duplicates", "billing", most=2)
+def DUPLICATES(world: SmallWorld) -> None:
     """Two messages with one key are ingested at once. The second must be dropped."""
-    world = SmallWorld("billing")
     first, second = world.pack(a=(9, _ONCE)), world.pack(b=(9, _ONCE))
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [first]), again=True)
     world.act("another ingest", lambda ports: ingest(ports, TOPIC, [second]), again=True)
     _exactly_one(world, "a", "b")
-    return world
 
 
-def _duplicate_goes_direct() -> SmallWorld:
+@scenario("a duplicate is due at once", "billing", most=0)
+def DIRECT(world: SmallWorld) -> None:
     """A message that is due at once duplicates a waiting message."""
-    world = SmallWorld("billing")
     world.send(a=(9, _ONCE))
     world.at(4)
     batch = world.pack(b=(4, _ONCE))
     world.want("billing", messages="a")
     world.unwanted.add(("billing", "b"))
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
-    return world
 
 
 def _no_duplicate(why: str) -> SmallWorld:
@@ -180,11 +175,6 @@ def _move_and_cancel() -> SmallWorld:
     return world
 
 
-UPSERTS = Scenario(name="two upserts of a message", build=_upserts, most=2)
-UPSERT_DISPATCH = Scenario(name="upsert against dispatch", build=_upsert_and_dispatch, most=2)
-KEY_QUEUED = Scenario(name="cancel by key against ingest", build=_cancelled_key_in_queue)
-DUPLICATES = Scenario(name="two duplicates", build=_duplicates, most=2)
-DIRECT = Scenario(name="a duplicate is due at once", build=_duplicate_goes_direct, most=0)
 WAS_CANCELLED = Scenario(name="no duplicate: cancelled", build=lambda: _no_duplicate("cancelled"), most=0)
 WAS_PURGED = Scenario(name="no duplicate: purged", build=lambda: _no_duplicate("purged"), most=0)
 WAS_DUE = Scenario(name="no duplicate: due before", build=lambda: _no_duplicate("due"), most=0)

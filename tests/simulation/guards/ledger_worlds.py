@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.flows.alone import sweep_orphans
 from tests.simulation.actors import Fault, require
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import Scenario, scenario
 from tests.simulation.healing import DAY, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.flows.administration.pause import pause
@@ -58,21 +58,20 @@ def _merge_and_lagging() -> SmallWorld:
 
 
 # ---- worlds: collections
-def _collect_and_hand_out() -> SmallWorld:
+@scenario("collect against a plan that is handed out", "billing", inline_rows=1)
+def COLLECT_HAND_OUT(world: SmallWorld) -> None:
     """A plan of a dead dispatch is handed out, for the work queue, while the topic is collected."""
-    world = SmallWorld("billing", inline_rows=1)
     world.send(a=5, b=5)
     world.at(4)
     world.plan_only()
     world.want("billing", messages="ab")
     world.act("collect", lambda ports: collect(ports, TOPIC))
     world.act("dispatch", dispatch_as_function)
-    return world
 
 
-def _collect_and_paused() -> SmallWorld:
+@scenario("collect, one is paused", "billing", "late", most=0)
+def COLLECT_PAUSED(world: SmallWorld) -> None:
     """A topic is collected while a subscription is paused."""
-    world = SmallWorld("billing", "late")
     pause(world.service, TOPIC, "late")
     world.send(a=5)
     world.send(b=6, c=7)
@@ -81,30 +80,27 @@ def _collect_and_paused() -> SmallWorld:
         world.dispatch()
     world.want("billing", "late", messages="abc")
     world.act("collect", lambda ports: collect(ports, TOPIC))
-    return world
 
 
-def _collect_next_slot() -> SmallWorld:
+@scenario("collect up to what waits", "billing", faults=(Fault.DIES,))
+def COLLECT_NEXT(world: SmallWorld) -> None:
     """A topic is collected up to a slot in which a message waits. Each actor may die."""
-    world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=6)
     world.at(4)
     world.dispatch()
     world.want("billing", messages="ab")
     world.act("collect", lambda ports: collect(ports, TOPIC))
-    return world
 
 
-def _collect_last() -> SmallWorld:
+@scenario("collect an idle topic", "billing", faults=(Fault.DIES,))
+def COLLECT_LAST(world: SmallWorld) -> None:
     """An idle topic is collected. The collection may die."""
-    world = SmallWorld("billing")
     world.send(a=5)
     world.at(4)
     world.dispatch()
     world.want("billing", messages="a")
     world.act("collect", lambda ports: collect(ports, TOPIC))
-    return world
 
 
 def _subscribing(position: Any, *, settled: bool = True) -> SmallWorld:
@@ -138,9 +134,9 @@ def _subscribe_and_dispatch() -> SmallWorld:
     return world
 
 
-def _subscribe_between() -> SmallWorld:
+@scenario("subscribe between seal and plan", "billing", most=0)
+def SUBSCRIBE_BETWEEN(world: SmallWorld) -> None:
     """A subscription is created after a slot is sealed, and the slot is planned later, together with the next slot."""
-    world = SmallWorld("billing")
     world.send(a=5)
     world.send(b=7)
     world.at(4)
@@ -151,12 +147,11 @@ def _subscribe_between() -> SmallWorld:
     world.want("late", messages="b")
     world.unwanted.add(("late", "a"))
     world.act("dispatch", dispatch_as_function)
-    return world
 
 
-def _earliest_of_retained() -> SmallWorld:
+@scenario("subscribe to what is kept", "billing", retention_s=90, most=0)
+def EARLIEST(world: SmallWorld) -> None:
     """A subscription to all kept messages is created while the retention keeps delivered ledgers."""
-    world = SmallWorld("billing", retention_s=90)
     world.send(a=5, b=7)
     world.at(6)
     world.dispatch()
@@ -174,12 +169,11 @@ def _earliest_of_retained() -> SmallWorld:
 
     world.want("billing", messages="ab")
     world.act("subscribe", subscribe)
-    return world
 
 
-def _late_redelivery() -> SmallWorld:
+@scenario("a cancelled message comes again", "billing", most=0)
+def REDELIVERY(world: SmallWorld) -> None:
     """The batch of a cancelled message comes again after its slot is collected."""
-    world = SmallWorld("billing")
     batch = world.send(a=5)
     message = world.id_of("a")
     require(
@@ -193,20 +187,18 @@ def _late_redelivery() -> SmallWorld:
     world.dispatch()
     collect(world.service, TOPIC)
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]))
-    return world
 
 
 # ---- worlds: orphans
-def _orphan_and_retry() -> SmallWorld:
+@scenario("orphans against a retry", "billing")
+def ORPHAN_RETRY(world: SmallWorld) -> None:
     """A batch comes again a day after its first ingest died, while orphans are swept."""
-    world = SmallWorld("billing")
     batch = world.pack(a=5000)
     world.dies(lambda ports: ingest(ports, TOPIC, [batch]), before="buckets.commit")
     world.clock.advance_ms(DAY + 1)
     world.want("billing", messages="a")
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]), again=True)
     world.act("sweep of orphans", sweep_orphans, skew_ms=50)
-    return world
 
 
 def _orphans_and_merge() -> SmallWorld:
@@ -221,9 +213,9 @@ def _orphans_and_merge() -> SmallWorld:
 
 
 # ---- worlds: purges
-def _purge_and_send() -> SmallWorld:
+@scenario("purge against send", "billing")
+def PURGE_SEND(world: SmallWorld) -> None:
     """A topic with a waiting message is purged while another message is sent and ingested."""
-    world = SmallWorld("billing")
     world.send(a=5)
     world.unwanted.add(("billing", "a"))
 
@@ -235,12 +227,11 @@ def _purge_and_send() -> SmallWorld:
 
     world.act("purge", lambda ports: purge(ports, ports.clock, TOPIC))
     world.act("send", send, skew_ms=0)
-    return world
 
 
-def _purge_and_plan() -> SmallWorld:
+@scenario("purge against dispatch", "billing", "late")
+def PURGE_PLAN(world: SmallWorld) -> None:
     """A purge swaps out a plan's ledger, and a paused subscription gets the plan later."""
-    world = SmallWorld("billing", "late")
     pause(world.service, TOPIC, "late")
     world.send(a=5)
     world.at(4)
@@ -248,12 +239,11 @@ def _purge_and_plan() -> SmallWorld:
     world.act("purge", lambda ports: purge(ports, ports.clock, TOPIC))
     world.act("dispatch", dispatch_as_function)
     world.looks.append(lambda: require(bool(world.service.merges.trash(TOPIC)), "the ledger was not swapped out"))
-    return world
 
 
-def _purge_and_direct() -> SmallWorld:
+@scenario("purge before ingest", "billing", most=0)
+def PURGE_DIRECT(world: SmallWorld) -> None:
     """After a purge, a message sent before and a message sent after go direct."""
-    world = SmallWorld("billing")
     world.at(4)
     before = world.pack(a=4)
     purge(world.service, world.clock, TOPIC)
@@ -262,22 +252,10 @@ def _purge_and_direct() -> SmallWorld:
     world.want("billing", messages="b")
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [before]))
     world.act("another ingest", lambda ports: ingest(ports, TOPIC, [after]))
-    return world
 
 
 MERGE_DISPATCH = Scenario(name="merge against dispatch", build=_merge_and_dispatch, most=2)
 MERGE_LAGGING = Scenario(name="merge against dispatch, one is paused", build=_merge_and_lagging)
-COLLECT_HAND_OUT = Scenario(name="collect against a plan that is handed out", build=_collect_and_hand_out)
-COLLECT_PAUSED = Scenario(name="collect, one is paused", build=_collect_and_paused, most=0)
-COLLECT_NEXT = Scenario(name="collect up to what waits", build=_collect_next_slot, faults=(Fault.DIES,))
-COLLECT_LAST = Scenario(name="collect an idle topic", build=_collect_last, faults=(Fault.DIES,))
 SUBSCRIBE_COLLECT = Scenario(name="subscribe against collect", build=_subscribe_and_collect)
 SUBSCRIBE_DISPATCH = Scenario(name="subscribe against dispatch", build=_subscribe_and_dispatch)
-SUBSCRIBE_BETWEEN = Scenario(name="subscribe between seal and plan", build=_subscribe_between, most=0)
-EARLIEST = Scenario(name="subscribe to what is kept", build=_earliest_of_retained, most=0)
-REDELIVERY = Scenario(name="a cancelled message comes again", build=_late_redelivery, most=0)
-ORPHAN_RETRY = Scenario(name="orphans against a retry", build=_orphan_and_retry)
 ORPHAN_MERGE = Scenario(name="orphans against merge", build=_orphans_and_merge, points=("buckets.", "merges."))
-PURGE_SEND = Scenario(name="purge against send", build=_purge_and_send)
-PURGE_PLAN = Scenario(name="purge against dispatch", build=_purge_and_plan)
-PURGE_DIRECT = Scenario(name="purge before ingest", build=_purge_and_direct, most=0)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.simulation.actors import Fault, require, step
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import Scenario, scenario
 from tests.simulation.guards.topic_worlds import create_again
 from tests.simulation.healing import MINUTE, TOPIC
 from tests.simulation.small_world import SmallWorld
@@ -49,27 +49,25 @@ def _ingest(ports: Any, *batch: NamedPack) -> None:
         ingest(ports, TOPIC, [pack for _, pack in done.packs])
 
 
-def _late_cancel() -> SmallWorld:
+@scenario("a late plain cancel", "billing")
+def LATE(world: SmallWorld) -> None:
     """A plain cancel is settled late, together with a message that was sent after the cancel."""
-    world = SmallWorld("billing")
     sent_ms = world.clock.now_ms()
     world.clock.advance_ms(100)
     newer, late = world.pack(b=(9, _ONCE)), _plain(world, "cancel", sent_ms, **_CANCEL)
     world.want("billing", messages="b")
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [newer]), again=True)
     world.act("cancel", lambda ports: _ingest(ports, late), again=True)
-    return world
 
 
-def _cancel_and_ingest() -> SmallWorld:
+@scenario("a plain cancel against ingest", "billing")
+def QUEUED(world: SmallWorld) -> None:
     """A plain cancel is settled while an older message of its key is ingested."""
-    world = SmallWorld("billing")
     older = world.pack(a=(9, _ONCE))
     late = _plain(world, "cancel", world.clock.now_ms() + 1, **_CANCEL)
     world.unwanted.add(("billing", "a"))
     world.act("ingest", lambda ports: ingest(ports, TOPIC, [older]), again=True)
     world.act("cancel", lambda ports: _ingest(ports, late), again=True)
-    return world
 
 
 def _late_cancels(*sent_ms: int) -> SmallWorld:
@@ -88,9 +86,9 @@ def _late_cancels(*sent_ms: int) -> SmallWorld:
     return world
 
 
-def _topic_again() -> SmallWorld:
+@scenario("a plain message of a deleted topic", "billing")
+def TOPIC_AGAIN(world: SmallWorld) -> None:
     """A plain message that was sent to a deleted topic comes while the topic is created again."""
-    world = SmallWorld("billing")
     message = _plain(world, "a", world.clock.now_ms(), delay="45m")
     world.unwanted.add(("billing", "a"))
 
@@ -108,12 +106,11 @@ def _topic_again() -> SmallWorld:
 
     world.act("delete, and create again", again)
     world.act("ingest", ingests)
-    return world
 
 
-def _forwarded_and_dies() -> SmallWorld:
+@scenario("a forwarded message comes again", "billing", faults=(Fault.DIES, Fault.LOSES))
+def FORWARDED(world: SmallWorld) -> None:
     """A call dies after it has forwarded a message, and the message comes again."""
-    world = SmallWorld("billing")
     sent_ms, tries = world.clock.now_ms(), iter([False, True, True, True])
     world.want("billing", messages="n")
     world.may_repeat = True
@@ -126,13 +123,6 @@ def _forwarded_and_dies() -> SmallWorld:
     world.act("ingest", ingests, again=True)
     bulk = world.service.queues.sqs.queue(BULK_URL)
     world.before_days.append(lambda: require(len(bulk.everything) <= 1, "a message was forwarded twice"))
-    return world
 
 
-LATE = Scenario(name="a late plain cancel", build=_late_cancel)
-QUEUED = Scenario(name="a plain cancel against ingest", build=_cancel_and_ingest)
 LATE_AND_OLDER = Scenario(name="an older message behind a late plain cancel", build=lambda: _late_cancels(50), most=0)
-TOPIC_AGAIN = Scenario(name="a plain message of a deleted topic", build=_topic_again)
-FORWARDED = Scenario(
-    name="a forwarded message comes again", build=_forwarded_and_dies, faults=(Fault.DIES, Fault.LOSES)
-)

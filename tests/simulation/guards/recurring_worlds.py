@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.flows.alone import sweep_orphans
 from tests.simulation.actors import require, step
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import Scenario, scenario
 from tests.simulation.healing import DAY, HOUR, SLOT_S, START_MS, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tidewheel.client.recurring import end, make
@@ -83,9 +83,15 @@ def _recur_and_dispatch(slot: int | None, dispatched: int) -> SmallWorld:
     return world
 
 
-def _removed_and_added() -> SmallWorld:
+@scenario(
+    "a deployment against dispatch",
+    "billing",
+    most=2,
+    points=("buckets.in_order", "recurring.", "topic_states.read"),
+    orders=((1, 0), (0, 1)),
+)
+def REMOVED_AND_ADDED(world: SmallWorld) -> None:
     """A deployment ends a recurring message and makes the same again while a dispatch plans it."""
-    world = SmallWorld("billing")
     _recurs(world, world.service)
     early: list[OutgoingMessage] = []
     _recurring(world, early)
@@ -97,12 +103,11 @@ def _removed_and_added() -> SmallWorld:
 
     world.act("deployment", deploys)
     world.act("dispatch", dispatch_as_function)
-    return world
 
 
-def _recurring_and_paused() -> SmallWorld:
+@scenario("orphans beside occurrences", "billing", "late", most=0)
+def RECURRING_PAUSED(world: SmallWorld) -> None:
     """A plan with occurrences waits for a paused subscription for more than a day, and orphans are swept."""
-    world = SmallWorld("billing", "late")
     _recurs(world, world.service)
     pause(world.service, TOPIC, "late")
     world.at(20)
@@ -115,15 +120,6 @@ def _recurring_and_paused() -> SmallWorld:
             sorted(world.received("late")) == sorted(world.received("billing")), "late did not get what billing got"
         )
     )
-    return world
 
 
 RECUR_DISPATCH = Scenario(name="a recurring message against dispatch", build=lambda: _recur_and_dispatch(9, 8))
-REMOVED_AND_ADDED = Scenario(
-    name="a deployment against dispatch",
-    build=_removed_and_added,
-    most=2,
-    points=("buckets.in_order", "recurring.", "topic_states.read"),
-    orders=((1, 0), (0, 1)),
-)
-RECURRING_PAUSED = Scenario(name="orphans beside occurrences", build=_recurring_and_paused, most=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.flows.alone import local_engine, sweep_orphans, sweep_payloads
 from tests.simulation.actors import Actor, ActorPorts, require, step, void
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import scenario
 from tests.simulation.healing import DAY, HOUR, TOPIC
 from tests.simulation.interleaving import Task
 from tests.simulation.small_world import SmallWorld
@@ -19,9 +19,9 @@ from tidewheel.model.object_names import payload_name
 from tidewheel.model.subscription_state import State
 
 
-def _lost_and_rebuilt() -> SmallWorld:
+@scenario("rebuild after a loss", "billing", most=0)
+def LOST(world: SmallWorld) -> None:
     """A topic's metadata is lost, and orphans are swept before the rebuild."""
-    world = SmallWorld("billing")
     world.send(a=5000)
     collect(world.service, TOPIC)
     world.service.deletions.delete_items(TOPIC)
@@ -34,12 +34,11 @@ def _lost_and_rebuilt() -> SmallWorld:
         rebuild(ports, TOPIC, local_engine(ports), lease_s=300)
 
     world.act("sweep of orphans, and rebuild", sweep_and_rebuild)
-    return world
 
 
-def _rebuild_after_a_clock_ahead() -> SmallWorld:
+@scenario("rebuild after a clock that is ahead", "billing", most=0)
+def REBUILD_AHEAD(world: SmallWorld) -> None:
     """A function with a fast clock writes a checkpoint. Then a subscription is paused, and the topic is rebuilt."""
-    world = SmallWorld("billing")
     world.send(a=9)
     ahead = ActorPorts(world.service, Actor(name="ahead", call=void, skew_ms=world.service.max_skew_ms))
     collecting = Task("collection", lambda _: void(collect(ahead, TOPIC)), world.clock.now_ms())
@@ -59,12 +58,11 @@ def _rebuild_after_a_clock_ahead() -> SmallWorld:
             "a pause is lost by a rebuild after it",
         )
     )
-    return world
 
 
-def _rebuild_and_ingest() -> SmallWorld:
+@scenario("rebuild against ingest", "billing")
+def REBUILD_INGEST(world: SmallWorld) -> None:
     """A topic is rebuilt while a batch is ingested. Both may have to retry."""
-    world = SmallWorld("billing")
     world.send(a=9)
     batch = world.pack(b=9)
     world.want("billing", messages="ab")
@@ -80,12 +78,11 @@ def _rebuild_and_ingest() -> SmallWorld:
 
     world.act("rebuild", rebuilds)
     world.act("ingest", ingests, again=True)
-    return world
 
 
-def _large_body() -> SmallWorld:
+@scenario("payloads of what waits", "billing", most=0)
+def LARGE_BODY(world: SmallWorld) -> None:
     """A message's body stays in S3 as long as the message, and is deleted after the hand-out."""
-    world = SmallWorld("billing")
     far = 3 * 1440
     world.send(a=far)
     name = payload_name(TOPIC, world.slot_ms(far), "a", world.service.objects.new_attempt())
@@ -102,10 +99,3 @@ def _large_body() -> SmallWorld:
     world.looks.append(
         lambda: require(name in world.service.objects.names(), "the body of a message that waits is gone")
     )
-    return world
-
-
-LOST = Scenario(name="rebuild after a loss", build=_lost_and_rebuilt, most=0)
-REBUILD_AHEAD = Scenario(name="rebuild after a clock that is ahead", build=_rebuild_after_a_clock_ahead, most=0)
-REBUILD_INGEST = Scenario(name="rebuild against ingest", build=_rebuild_and_ingest)
-LARGE_BODY = Scenario(name="payloads of what waits", build=_large_body, most=0)

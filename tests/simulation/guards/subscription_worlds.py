@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.flows.alone import sweep_orphans
 from tests.simulation.actors import Fault, require, step
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import Scenario, scenario
 from tests.simulation.healing import DAY, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tests.stored_ports import TABLE_CALLS
@@ -22,6 +22,7 @@ from tidewheel.model.task import DrainTask
 
 _LARGE = {name: (4, {"body": Random(name).randbytes(180_000)}) for name in "ab"}
 """Messages that make a park which is an object: they do not compress."""
+_SENDS = (*TABLE_CALLS, "time.", "queues.send")
 
 
 def _state(world: SmallWorld, name: str = "billing") -> State:
@@ -49,9 +50,9 @@ def _resuming(ports: Any) -> None:
 
 
 # ---- worlds: pauses
-def _paused() -> SmallWorld:
+@scenario("one is paused", "billing", "audit")
+def PAUSED(world: SmallWorld) -> None:
     """A plan and a direct message come for a paused subscription."""
-    world = SmallWorld("billing", "audit")
     pause(world.service, TOPIC, "billing")
     world.send(a=5)
     world.at(4)
@@ -60,12 +61,11 @@ def _paused() -> SmallWorld:
     world.act("dispatch", dispatch_as_function)
     world.act("ingest", _ingesting(batch), again=True)
     _nothing_while_paused(world, "a", "b", "c")
-    return world
 
 
-def _paused_meanwhile() -> SmallWorld:
+@scenario("pause against dispatch", "billing")
+def PAUSED_MEANWHILE(world: SmallWorld) -> None:
     """A subscription is paused, and later a slot is planned, while an older dispatch hands out."""
-    world = SmallWorld("billing")
     world.send(b=7)
     world.at(4)
     world.dispatch()
@@ -79,12 +79,11 @@ def _paused_meanwhile() -> SmallWorld:
     world.act("dispatch", dispatch_as_function)
     world.act("pause, and a later dispatch", pause_and_dispatch)
     _nothing_while_paused(world, "b")
-    return world
 
 
-def _two_resumed() -> SmallWorld:
+@scenario("two resumes against dispatch", "billing", "audit")
+def TWO_RESUMED(world: SmallWorld) -> None:
     """Two clients resume subscriptions and die, while a dispatch raises the next slot."""
-    world = SmallWorld("billing", "audit")
     for name in ("billing", "audit"):
         pause(world.service, TOPIC, name)
     world.send(a=5)
@@ -98,7 +97,6 @@ def _two_resumed() -> SmallWorld:
     world.act("resume", resumed("billing"))
     world.act("another resume", resumed("audit"))
     world.act("dispatch", dispatch_as_function)
-    return world
 
 
 # ---- worlds: parks
@@ -150,9 +148,9 @@ def _parked_long() -> SmallWorld:
     return world
 
 
-def _parking() -> SmallWorld:
+@scenario("a parked batch comes twice", "billing", faults=(Fault.TWICE,))
+def PARKING(world: SmallWorld) -> None:
     """A batch with large direct messages comes twice at once, and calls are repeated."""
-    world = SmallWorld("billing")
     pause(world.service, TOPIC, "billing")
     world.at(4)
     batch = world.pack(**_LARGE)
@@ -165,7 +163,6 @@ def _parking() -> SmallWorld:
         require(parked == 1, f"one park, and {parked} objects for it")
 
     world.looks.append(look)
-    return world
 
 
 # ---- worlds: queues that do not take messages
@@ -225,9 +222,9 @@ def _many(prefix: str = "m") -> dict[str, float]:
     return {f"{prefix}{number}": 5 + number / 1000 for number in range(11)}
 
 
-def _goes_in_delivery() -> SmallWorld:
+@scenario("a queue goes in a delivery", "billing", inline_rows=1, points=_SENDS)
+def GOES_IN_DELIVERY(world: SmallWorld) -> None:
     """A queue goes away between two batches of a part."""
-    world = SmallWorld("billing", inline_rows=1)
     world.send(**_many())
     world.at(4)
     world.want("billing", messages=_many())
@@ -235,23 +232,21 @@ def _goes_in_delivery() -> SmallWorld:
     [only] = world.service.queues.take_jobs()
     world.act("deliver", lambda ports: do_task(ports, only), again=True)
     world.act("the queue goes", lambda ports: _queue_goes(world, ports))
-    return world
 
 
-def _goes_in_direct() -> SmallWorld:
+@scenario("a queue goes in an ingest", "billing", points=_SENDS)
+def GOES_IN_DIRECT(world: SmallWorld) -> None:
     """A queue goes away between two batches of direct messages."""
-    world = SmallWorld("billing")
     world.at(4)
     batch = world.pack(**{name: slot - 1 for name, slot in _many().items()})
     world.want("billing", messages=_many())
     world.act("ingest", _ingesting(batch), again=True)
     world.act("the queue goes", lambda ports: _queue_goes(world, ports))
-    return world
 
 
-def _goes_in_drain() -> SmallWorld:
+@scenario("a queue goes in a drain", "billing", points=_SENDS)
+def GOES_IN_DRAIN(world: SmallWorld) -> None:
     """A queue goes away between two batches of a park."""
-    world = SmallWorld("billing")
     pause(world.service, TOPIC, "billing")
     world.at(4)
     ingest(world.service, TOPIC, [world.pack(**{name: slot - 1 for name, slot in _many().items()})])
@@ -260,20 +255,11 @@ def _goes_in_drain() -> SmallWorld:
     activate(world.service, world.service.subscriptions.read(TOPIC, "billing"))
     world.act("drain", lambda ports: do_task(ports, DrainTask(key=park.key)), again=True)
     world.act("the queue goes", lambda ports: _queue_goes(world, ports))
-    return world
 
 
-_SENDS = (*TABLE_CALLS, "time.", "queues.send")
-PAUSED = Scenario(name="one is paused", build=_paused)
-PAUSED_MEANWHILE = Scenario(name="pause against dispatch", build=_paused_meanwhile)
-TWO_RESUMED = Scenario(name="two resumes against dispatch", build=_two_resumed)
 DRAIN_DIES = Scenario(name="a drain dies", build=_drain_dies, faults=(Fault.DIES,))
 PAUSED_AGAIN = Scenario(name="drain of what is paused again", build=_paused_again, most=0)
 PARKED_PURGED = Scenario(name="purge of what is parked", build=_parked_and_purged, most=0)
 PARKED_LONG = Scenario(name="orphans beside a park", build=_parked_long, most=0)
-PARKING = Scenario(name="a parked batch comes twice", build=_parking, faults=(Fault.TWICE,))
 REFUSED_PAUSED = Scenario(name="a refused part against pause", build=_refused_and_paused)
 BROKEN_COLLECTED = Scenario(name="collect beside a broken queue", build=_broken_and_collected, most=0)
-GOES_IN_DELIVERY = Scenario(name="a queue goes in a delivery", build=_goes_in_delivery, points=_SENDS)
-GOES_IN_DIRECT = Scenario(name="a queue goes in an ingest", build=_goes_in_direct, points=_SENDS)
-GOES_IN_DRAIN = Scenario(name="a queue goes in a drain", build=_goes_in_drain, points=_SENDS)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from tests.simulation.actors import require, step
-from tests.simulation.exploring import Scenario
+from tests.simulation.exploring import scenario
 from tests.simulation.healing import HOUR, MINUTE, TOPIC, dispatch_as_function
 from tests.simulation.small_world import SmallWorld
 from tests.stored import stored
@@ -42,9 +42,9 @@ def _ingest_if_there(ports: Any, *batch: Any) -> None:
         ingest(ports, TOPIC, batch)
 
 
-def _delete_and_ingest() -> SmallWorld:
+@scenario("delete against ingest", "billing", points=(*TABLE_CALLS, "objects.", "wheel."))
+def DELETE_INGEST(world: SmallWorld) -> None:
     """A topic is deleted while a batch is ingested. The sweep deletes the rest."""
-    world = SmallWorld("billing")
     world.send(a=9)
     batch = world.pack(b=(5000, {"key": "k"}))
 
@@ -61,7 +61,6 @@ def _delete_and_ingest() -> SmallWorld:
         require(world.service.deletions.read(TOPIC) is None, "a topic is being deleted for hours")
 
     world.looks.append(look)
-    return world
 
 
 def create_again(world: SmallWorld, ports: Any) -> bool:
@@ -75,9 +74,9 @@ def create_again(world: SmallWorld, ports: Any) -> bool:
     return True
 
 
-def _topic_again() -> SmallWorld:
+@scenario("a topic is created again", "billing")
+def TOPIC_AGAIN(world: SmallWorld) -> None:
     """A batch of a deleted topic comes, or is being ingested, while the topic is created again."""
-    world = SmallWorld("billing")
     batch = world.pack(a=60)
     world.unwanted.add(("billing", "a"))
 
@@ -96,12 +95,11 @@ def _topic_again() -> SmallWorld:
 
     world.act("delete, and create again", again)
     world.act("ingest", ingests)
-    return world
 
 
-def _updated_twice() -> SmallWorld:
+@scenario("two updates", "billing")
+def UPDATED_TWICE(world: SmallWorld) -> None:
     """Two clients change settings of a topic at once."""
-    world = SmallWorld("billing")
     world.act("update", lambda ports: update_topic(ports, ports.clock, TOPIC, {"part_rows": 7}))
     world.act("another update", lambda ports: update_topic(ports, ports.clock, TOPIC, {"inline_rows": 8}))
     world.looks.append(
@@ -110,11 +108,3 @@ def _updated_twice() -> SmallWorld:
             "an update was undone by another",
         )
     )
-    return world
-
-
-DELETE_INGEST = Scenario(
-    name="delete against ingest", build=_delete_and_ingest, points=(*TABLE_CALLS, "objects.", "wheel.")
-)
-TOPIC_AGAIN = Scenario(name="a topic is created again", build=_topic_again)
-UPDATED_TWICE = Scenario(name="two updates", build=_updated_twice)
