@@ -96,6 +96,9 @@ MENTIONED = ("Exit", "MissingParameter", "NoArgsIsHelpError", "UnfinishedCommand
 """Errors of a command that prose names without all that it takes; --help is an Exit."""
 
 
+_tree = cache(get_command)
+
+
 class UnfinishedCommand(Exception):
     """A command group was given without a command."""
 
@@ -130,7 +133,7 @@ def test_the_command_alone_says_what_to_do_first_with_commands_that_exist() -> N
 
 def _check_ours(words: list[str]) -> None:
     """Raises an error unless these are a command and what it takes."""
-    _parse(get_command(app), words)
+    _parse(_tree(app), words)
 
 
 def _parse(command: Any, arguments: list[str]) -> None:

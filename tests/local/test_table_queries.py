@@ -31,21 +31,60 @@ def make(client: Any, name: str, index: dict[str, str]) -> None:
     )
 
 
-@pytest.fixture(params=["in the process", "over HTTP"])
-def client(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A client of this process's stack, which answers some operations without moto, or another program's client."""
+def test_another_index_with_the_name_of_ours_has_its_own_items() -> None:
     with LocalTidewheel() as stack:
         made = stack.session.client("dynamodb")
-        make(made, "mine", {"check_shard": "HASH", "next_check_ms": "RANGE"})
-        keys = [("q", "B#000"), *(("p", sort_key) for sort_key in reversed(SORT_KEYS))]  # not in their order
-        puts = [{"Put": {"TableName": "mine", "Item": {"pk": {"S": pk}, "sk": {"S": sk}}}} for pk, sk in keys]
-        for first in range(0, len(puts), 100):
-            made.transact_write_items(TransactItems=puts[first : first + 100])
+        make(made, "others", {"other": "HASH"})
+        for number in range(3):
+            item = {"pk": {"S": "p"}, "sk": {"S": str(number)}, "other": {"S": "o"}}
+            made.put_item(TableName="others", Item=item, ReturnValues="ALL_OLD")
+        answer = made.query(
+            TableName="others",
+            IndexName="checks",
+            KeyConditionExpression="other = :o",
+            ExpressionAttributeValues={":o": {"S": "o"}},
+            Select="COUNT",
+        )
+        assert answer["Count"] == 3
+
+
+def test_a_key_is_made_for_a_table_that_is_encrypted_and_for_no_other() -> None:
+    with LocalTidewheel() as stack:
+        assert stack.session.client("kms").list_keys()["Keys"] == []
+        described = stack.session.client("dynamodb").create_table(
+            TableName="users",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+            SSESpecification={"Enabled": True, "SSEType": "KMS"},
+        )
+        [key] = stack.session.client("kms").list_keys()["Keys"]
+        assert described["TableDescription"]["SSEDescription"]["KMSMasterKeyArn"] == key["KeyArn"]
+
+
+@pytest.fixture(scope="module", params=["in the process", "over HTTP"])
+def service(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A client of this process's stack, which answers some operations without moto, or another program's client."""
+    with LocalTidewheel() as stack:
         if request.param == "in the process":
-            yield made
+            yield stack.session.client("dynamodb")
         else:
             session = boto3.Session(aws_access_key_id="any", aws_secret_access_key="any", region_name="us-east-1")
             yield session.client("dynamodb", endpoint_url=stack.endpoint_url)
+
+
+@pytest.fixture
+def client(service: Any) -> Iterator[Any]:
+    """A client, and the table `mine`."""
+    others = {*service.list_tables()["TableNames"]}
+    make(service, "mine", {"check_shard": "HASH", "next_check_ms": "RANGE"})
+    keys = [("q", "B#000"), *(("p", sort_key) for sort_key in reversed(SORT_KEYS))]  # not in their order
+    puts = [{"Put": {"TableName": "mine", "Item": {"pk": {"S": pk}, "sk": {"S": sk}}}} for pk, sk in keys]
+    for first in range(0, len(puts), 100):
+        service.transact_write_items(TransactItems=puts[first : first + 100])
+    yield service
+    for name in {*service.list_tables()["TableNames"]} - others:
+        service.delete_table(TableName=name)
 
 
 def found(client: Any, condition: str, **values: str) -> list[str]:
@@ -115,37 +154,6 @@ def test_bytes_and_refusals_come_as_from_dynamodb(client: Any) -> None:
     with pytest.raises(client.exceptions.TransactionCanceledException) as cancelled:
         client.transact_write_items(TransactItems=[{"Put": {"TableName": "mine", "Item": key, **absent}}])
     assert [each["Code"] for each in cancelled.value.response["CancellationReasons"]] == ["ConditionalCheckFailed"]
-
-
-def test_another_index_with_the_name_of_ours_has_its_own_items() -> None:
-    with LocalTidewheel() as stack:
-        made = stack.session.client("dynamodb")
-        make(made, "others", {"other": "HASH"})
-        for number in range(3):
-            item = {"pk": {"S": "p"}, "sk": {"S": str(number)}, "other": {"S": "o"}}
-            made.put_item(TableName="others", Item=item, ReturnValues="ALL_OLD")
-        answer = made.query(
-            TableName="others",
-            IndexName="checks",
-            KeyConditionExpression="other = :o",
-            ExpressionAttributeValues={":o": {"S": "o"}},
-            Select="COUNT",
-        )
-        assert answer["Count"] == 3
-
-
-def test_a_key_is_made_for_a_table_that_is_encrypted_and_for_no_other() -> None:
-    with LocalTidewheel() as stack:
-        assert stack.session.client("kms").list_keys()["Keys"] == []
-        described = stack.session.client("dynamodb").create_table(
-            TableName="users",
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-            SSESpecification={"Enabled": True, "SSEType": "KMS"},
-        )
-        [key] = stack.session.client("kms").list_keys()["Keys"]
-        assert described["TableDescription"]["SSEDescription"]["KMSMasterKeyArn"] == key["KeyArn"]
 
 
 def test_tables_of_users_are_written_and_read_by_any_keys(client: Any) -> None:
