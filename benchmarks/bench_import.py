@@ -3,8 +3,8 @@
     python -m benchmarks import
 
 Messages are drawn at random, due at random within 60 days, in no order, in four files of each format. Metadata is in
-memory, objects are in a folder. Each of five rounds imports a million rows, after DuckDB, as a floor, has read the same
-files, sorted them by time and written Parquet with as many threads.
+memory, objects are in a folder. Each of five rounds imports a million rows, on local Spark and in child processes. As
+floors, DuckDB and Spark have read the same files before, sorted them by time and written Parquet with as many threads.
 
 - *Time* is that of the job, with the start of its processes.
 - *Memory* is the peak of the process tree, as the sum of resident sets sampled every 50 ms, without the benchmark's own
@@ -31,6 +31,7 @@ from unittest.mock import patch
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from benchmarks.bench_ledger import DATA, SPAN_MS, START_MS
 from benchmarks.process_memory import tree, watched
@@ -39,12 +40,14 @@ from tests.folder_objects import FolderLocation
 from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.jobs.importing import checks, driver, staging
-from tidewheel.jobs.importing.driver import import_messages
+from tidewheel.jobs.importing.driver import Stager, import_messages
 from tidewheel.jobs.importing.work import Imported
 from tidewheel.jobs.job import Job
 from tidewheel.memory import MemoryService
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
+from tidewheel.spark.import_files import stage_on_spark
+from tidewheel.spark.session import local_session
 
 ROWS, MANY_ROWS, ROUNDS = 1_000_000, 10_000_000, 5
 FILES, PROCESSES = 4, 2
@@ -98,9 +101,9 @@ class Once:
         arguments = {"topic": TOPIC, "input": str(source)}
         self._job = Job(arguments=arguments, service=self.service, location=location, cores=PROCESSES, say=_quiet)
 
-    def run(self, *, here: bool = False) -> Imported:
-        """Imports. `here`: one task at a time."""
-        return import_messages(replace(self._job, cores=1) if here else self._job)
+    def run(self, stager: Stager | None = None, *, cores: int = PROCESSES) -> Imported:
+        """Imports, by default in child processes."""
+        return import_messages(replace(self._job, cores=cores), stager)
 
 
 def _quiet(_: str) -> None:
@@ -118,21 +121,34 @@ def floor_s(source: Path, file_format: str, target: Path) -> float:
     return time.perf_counter() - started
 
 
+def spark_s(spark: SparkSession, source: Path, file_format: str, target: Path) -> float:
+    """Returns how long Spark takes for the same."""
+    started = time.perf_counter()
+    reader = spark.read.schema("deliver_at bigint, body string").options(header="true", escape='"')
+    ordered = reader.load(str(source), format=file_format).sort("deliver_at")
+    ordered.write.mode("overwrite").option("compression", "zstd").parquet(str(target))
+    return time.perf_counter() - started
+
+
 def of_format(folder: Path, file_format: str, rows: int, rounds: int) -> dict[str, object]:
-    """Imports a format several times, each time after DuckDB, and once more, which adds nothing."""
-    source, objects = folder / file_format, folder / "objects"
+    """Imports a format several times, each time after DuckDB and Spark, and once more, which adds nothing."""
+    source, objects, spark = folder / file_format, folder / "objects", local_session(PROCESSES)
     input_bytes = make_input(source, rows, file_format)
-    rates, ratios, peaks = [], [], []
+    rates, ratios, peaks = [], dict[str, list[float]](duckdb=[], spark=[], on_spark=[]), []
     for _ in range(rounds):
-        bare_s = floor_s(source, file_format, folder / "sorted.parquet")
+        duckdb_s = floor_s(source, file_format, folder / "sorted.parquet")
+        spark_floor_s = spark_s(spark, source, file_format, folder / "spark")
+        on_spark = Once(source, objects).run(stage_on_spark)
         once = Once(source, objects)
         before_mb = sum(tree(os.getpid()).values()) / 1e6
         with watched(os.getpid()) as peak:
             report = once.run()
-        if report.imported != rows:
-            raise RuntimeError(f"{report.imported} of {rows} rows were imported")
+        if (report.imported, on_spark.imported) != (rows, rows):
+            raise RuntimeError(f"{report.imported} and {on_spark.imported} of {rows} rows were imported")
         rates.append(rows / report.seconds)
-        ratios.append(report.seconds / bare_s)
+        ratios["duckdb"].append(report.seconds / duckdb_s)
+        ratios["spark"].append(report.seconds / spark_floor_s)
+        ratios["on_spark"].append(on_spark.seconds / spark_floor_s)
         peaks.append(peak.megabytes - before_mb)
     ledger_bytes = sum(bucket.size_bytes for bucket in once.service.buckets.all(TOPIC))
     again = once.run()
@@ -146,7 +162,9 @@ def of_format(folder: Path, file_format: str, rows: int, rounds: int) -> dict[st
         "ledgers": report.ledgers,
         "ledger_bytes_a_message": ledger_bytes / rows,
         **spread_figures("rows_a_second", rates),
-        **spread_figures("time_to_duckdb", ratios),
+        **spread_figures("time_to_duckdb", ratios["duckdb"]),
+        **spread_figures("time_to_spark", ratios["spark"]),
+        **spread_figures("on_spark_time_to_spark", ratios["on_spark"]),
         "peak_mb": max(peaks),
         "repeated_import_s": again.seconds,
     }
@@ -208,7 +226,7 @@ def steps_of(folder: Path, file_format: str, rows: int) -> dict[str, object]:
         patch.object(staging, "_sorted", steps.iterated("sort", staging._sorted)),
         patch.object(staging, "store_rows", steps.timed("encode_and_store", staging.store_rows)),
     ):
-        steps.timed("rest", once.run)(here=True)
+        steps.timed("rest", once.run)(cores=1)
     shutil.rmtree(source)
     return {"format": file_format, **{step: spent / 1e3 / rows for step, spent in sorted(steps.spent_ns.items())}}
 

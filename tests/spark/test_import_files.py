@@ -125,6 +125,12 @@ def test_rows_in_no_order_become_ledgers_that_do_not_overlap_in_time(bench: Benc
     assert sorted(bench.bodies()) == sorted(row["body"] for row in rows)
 
 
+def test_rows_of_one_millisecond_are_written_by_several_tasks(bench: Bench) -> None:
+    path = json_lines(bench.folder / "in.json", messages(1_200, step_ms=0))
+    report = run(bench, path, limits=Limits(part_bytes=30_000))
+    assert report.imported == 1_200 and report.ledgers > 1
+
+
 def read_once_more(*args: Any) -> Iterator[pa.RecordBatch]:
     """Loses rows, as a second reading of a file that has gone since the first: it has only told how many there were."""
     _, *others = import_files._read(*args)

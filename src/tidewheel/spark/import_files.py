@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import xxhash64
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidewheel.errors import TaskFailed
@@ -50,7 +51,8 @@ def stage_on_spark(job: Job, work: Work, files: Sequence[InputFile]) -> list[Sta
     try:
         read = _staged(rows.where("staged is not null"))
         good = rows.where("staged is null").select(*COLUMNS.names, "weight")
-        ranges = good.repartitionByRange(1 + total_bytes // work.limits.part_bytes, "deliver_at_ms")
+        partitions = 1 + total_bytes // work.limits.part_bytes
+        ranges = good.repartitionByRange(partitions, "deliver_at_ms", xxhash64("payload"))  # also cuts a millisecond
         in_order = ranges.sortWithinPartitions("deliver_at_ms")
         written = Staged() if read.failed else _staged(in_order.mapInArrow(partial(_write, work), "staged binary"))
     finally:

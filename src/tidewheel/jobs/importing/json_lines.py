@@ -28,6 +28,8 @@ _TEXT = msgspec.json.Decoder(str)
 _BAD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 Line = dict[str, msgspec.Raw]
+Where = tuple[str, Sequence[int]]
+"""For people: what the places of lines are called, and the place of each line."""
 
 
 def read_lines(location: Location, part: Part, columns: Columns, present: Present) -> Iterator[Rows]:
@@ -41,14 +43,14 @@ def read_lines(location: Location, part: Part, columns: Columns, present: Presen
     for offset, block in _blocks(stream_of(location, part.file), part):
         lines = (block if offset else text_of(block)).split(b"\n")
         if number is None:
-            places = [{"byte": byte} for byte in accumulate((len(each) + 1 for each in lines), initial=offset)]
+            where: Where = ("byte", list(accumulate((len(each) + 1 for each in lines), initial=offset)))
         else:
-            places = [{"line": number + place} for place in range(len(lines))]
+            where = ("line", range(number, number + len(lines)))
             number += len(lines) - 1
         found, bad = _decoded(lines)
         if not offset and found:
             present(dict.fromkeys(name for line in found.values() for name in line))
-        yield _rows(columns, lines, found, places, bad)
+        yield _rows(columns, lines, found, where, bad)
 
 
 def _blocks(stream: BufferedIOBase, part: Part) -> Iterator[tuple[int, bytes]]:
@@ -85,11 +87,10 @@ def _decoded(lines: Sequence[bytes]) -> tuple[dict[int, Line], list[int]]:
     return found, bad
 
 
-def _rows(
-    columns: Columns, lines: Sequence[bytes], objects: dict[int, Line], where: Sequence[dict[str, int]], bad: list[int]
-) -> Rows:
-    """Maps lines. `where` says for people where each line stands."""
+def _rows(columns: Columns, lines: Sequence[bytes], objects: dict[int, Line], where: Where, bad: list[int]) -> Rows:
+    """Maps lines."""
     places, found = list(objects), list(objects.values())
+    name_of_place, at = where
 
     def text(place: int) -> str:
         return lines[place].decode(errors="surrogateescape").rstrip("\r")
@@ -114,9 +115,9 @@ def _rows(
         values.__getitem__,
         encoding=encoding,
         wrong=wrong,
-        place=lambda row: where[places[row]],
+        place=lambda row: {name_of_place: at[places[row]]},
         given=lambda row: columns_of(text(places[row])),
-        malformed=[(where[place], MALFORMED, text(place)) for place in bad],
+        malformed=[({name_of_place: at[place]}, MALFORMED, text(place)) for place in bad],
     )
 
 

@@ -56,10 +56,6 @@ def text_of(begin: bytes) -> bytes:
     return begin.removeprefix(UTF_8_MARK)
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-
-
 @contextmanager
 def explained(where: str | None, advice: str = "make the file again") -> Iterator[None]:
     """Turns an error into the problem of the file that is read. An error of AWS, or want of memory, stays as it is.
@@ -72,4 +68,5 @@ def explained(where: str | None, advice: str = "make the file again") -> Iterato
     except (FileProblem, MemoryError, BotoCoreError, ClientError, TidewheelError):
         raise
     except Exception as error:
-        raise FileProblem(f"{where} cannot be read: {_first_line(error)}; {advice}") from None
+        said = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise FileProblem(f"{where} cannot be read: {said}; {advice}") from None

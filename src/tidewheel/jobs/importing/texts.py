@@ -53,7 +53,8 @@ def valid_text(column: pa.Array) -> tuple[pa.StringArray, Mask]:
     try:
         return data.cast(pa.string()), none_of(len(data))
     except pa.ArrowInvalid:
-        bad = np.fromiter((_is_no_text(each) for each in data.to_pylist()), bool, len(data))
+        texts = (b"" if each is None else each for each in data.to_pylist())
+        bad = np.fromiter((each.decode(errors="ignore").encode() != each for each in texts), bool, len(data))
         return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), data).cast(pa.string()), bad
 
 
@@ -78,7 +79,3 @@ def from_base64(column: pa.BinaryArray, packed: Mask) -> tuple[pa.BinaryArray, M
         except ValueError:
             bad[row] = True
     return pa.array(values, pa.binary()), bad
-
-
-def _is_no_text(data: bytes | None) -> bool:
-    return data is not None and data.decode(errors="ignore").encode() != data
