@@ -70,6 +70,7 @@ LONG = (
     "tests/simulation/test_oracle",
     "tests/spark/test_enforcement",
     "tests/spark/test_import",
+    "tests/spark/test_ledger_s",
     "tests/spark/test_local_stack",
     "tests/spark/test_merge_engines",
     "tests/spark/test_merge_ended",

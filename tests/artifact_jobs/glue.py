@@ -23,7 +23,7 @@ from zipfile import ZipFile
 import pyspark
 
 from tests.conftest import REPOSITORY
-from tidewheel.cdk.pinned_packages import GLUE, pinned
+from tidewheel.cdk.pinned_packages import GLUE, index_for_uv, pinned, uv
 
 GLUE_HAS = ("boto3", "botocore", "jmespath", "numpy", "pandas", "python-dateutil", "s3transfer", "six", "urllib3")
 """What Glue 6.0 has of what the jobs import, beside pyspark and py4j, and what these packages need in turn."""
@@ -161,7 +161,9 @@ def make_python(executable: str, folder: Path) -> Path:
     python = folder / "bin" / "python"
     requirements = folder / "glue-has.txt"
     requirements.write_text(pinned(GLUE_HAS, GLUE, (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")))
-    pip(python, "install", "--no-deps", "--require-hashes", f"--requirement={requirements}")
+    # pip would compile all of pandas and numpy, of which a job imports a part.
+    install = [uv(), "pip", "install", "--quiet", f"--python={python}", "--no-deps", "--require-hashes"]
+    subprocess.run([*install, "-r", str(requirements)], env={**os.environ, **index_for_uv()}, check=True)
     return python
 
 

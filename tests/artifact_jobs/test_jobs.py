@@ -26,7 +26,7 @@ from tidewheel.model.message import Message
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
-LEDGERS, A_LEDGER = 40, 50
+LEDGERS, A_LEDGER = 40, 200
 
 
 def done(run: Run) -> Run:
@@ -36,13 +36,13 @@ def done(run: Run) -> Run:
     return run
 
 
-def some_messages(seed: int, count: int = A_LEDGER, *, keyed: bool = False) -> Iterator[Message]:
+def some_messages(seed: int, *, keyed: bool = False) -> Iterator[Message]:
     """Yields messages due within some days but not the next hours, because a dispatch would need the functions.
 
     The first may have a key.
     """
     chance = random.Random(seed)
-    for number in range(count):
+    for number in range(A_LEDGER):
         delay = timedelta(hours=4, seconds=chance.randrange(400_000))
         yield Message(body=f"{seed}-{number}", delay=delay, key=str(seed) if keyed and not number else None)
 
@@ -86,9 +86,9 @@ def test_merge_buckets_runs_on_executors_of_which_one_dies_while_its_credentials
 ) -> None:
     deployment.create_topic("merged")
     for seed in range(LEDGERS):
-        deployment.send("merged", some_messages(seed, 500))
+        deployment.send("merged", some_messages(seed))
     before = deployment.rows("merged")
-    assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * 500)
+    assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * A_LEDGER)
     cluster = {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"]}
     with an_executor_dies() as killed:
         run = done(
@@ -109,7 +109,7 @@ def test_rebuild_index_brings_back_a_topic_and_its_keys_on_executors_of_which_on
     glue: Glue, deployment: Deployment, session: boto3.Session, endpoint_url: str
 ) -> None:
     deployment.create_topic("rebuilt")
-    packs = [deployment.pack("rebuilt", some_messages(seed, 500, keyed=True)) for seed in range(LEDGERS)]
+    packs = [deployment.pack("rebuilt", some_messages(seed, keyed=True)) for seed in range(LEDGERS)]
     for pack in packs:
         deployment.send_pack("rebuilt", pack)
     keys = [str(seed) for seed in range(LEDGERS)]
@@ -124,7 +124,7 @@ def test_rebuild_index_brings_back_a_topic_and_its_keys_on_executors_of_which_on
     with an_executor_dies() as killed:
         run = done(
             glue.run(
-                deployment.jobs["rebuild_index"], topic="rebuilt", spark_above_mb="0", master="local-cluster[2,1,1024]"
+                deployment.jobs["rebuild_index"], topic="rebuilt", spark_above_mb="0", master="local-cluster[1,1,1024]"
             )
         )
     assert len(killed) == 1
@@ -149,7 +149,7 @@ def test_import_messages_makes_ledgers_of_files_on_executors_of_which_one_dies_a
     with an_executor_dies() as killed:
         run = done(
             glue.run(
-                deployment.jobs["import_messages"], **given, rejects=str(rejects), master="local-cluster[2,1,1024]"
+                deployment.jobs["import_messages"], **given, rejects=str(rejects), master="local-cluster[1,1,1024]"
             )
         )
     assert len(killed) == 1

@@ -675,7 +675,7 @@ def irregular(count: int) -> list[int]:
 
 def test_a_ledger_with_a_tail_is_whole_and_its_messages_come() -> None:
     world = a_world("billing", segment_rows=1)
-    ids = world.send(*irregular(1000))
+    ids = world.send(*irregular(300))
     [bucket] = world.service.buckets.all(TOPIC)
     assert bucket.tail is not None
     checkpoint(world)
@@ -687,7 +687,7 @@ def test_a_ledger_with_a_tail_is_whole_and_its_messages_come() -> None:
 
 def test_a_ledger_whose_tail_is_damaged_is_rewritten() -> None:
     world = a_world("billing", segment_rows=1)
-    ids = world.send(*irregular(1000))
+    ids = world.send(*irregular(300))
     [bucket] = world.service.buckets.all(TOPIC)
     assert bucket.tail is not None
     data = bytearray(world.service.objects.get_range(bucket.object_name, 0, 10**9))

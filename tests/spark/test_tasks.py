@@ -17,14 +17,17 @@ from tidewheel.flows.ports.tasks import RUNS_AGAIN, InThisProcess, Tasks
 from tidewheel.jobs.tasks import InThreads
 from tidewheel.spark.tasks import OnSpark
 
+SPARK = pytest.param("spark", marks=pytest.mark.long)
+"""Spark starts a JVM and executors, so that `make test` runs tasks without it."""
 
-@pytest.fixture(params=["this process", "threads", "spark"])
+
+@pytest.fixture(params=["this process", "threads", SPARK])
 def tasks(request: pytest.FixtureRequest) -> Tasks:
     """Each way to run tasks."""
     return InThisProcess() if request.param == "this process" else _side_by_side(request)
 
 
-@pytest.fixture(params=["threads", "spark"])
+@pytest.fixture(params=["threads", SPARK])
 def side_by_side(request: pytest.FixtureRequest) -> Tasks:
     """Each way with two tasks at a time."""
     return _side_by_side(request)
@@ -107,6 +110,7 @@ def test_a_result_comes_while_other_tasks_still_run(side_by_side: Tasks, tmp_pat
     assert sorted(found) == [(0, 1), (1, 0), (2, 2)]
 
 
+@pytest.mark.long
 def test_a_task_whose_process_is_killed_runs_again(on_spark: Tasks, tmp_path: Path) -> None:
     assert sorted(on_spark.run(Dying(tmp_path), range(5))) == [(i, i) for i in range(5)]
     assert {path.name for path in tmp_path.iterdir()} == {"1", "3"}
@@ -136,6 +140,7 @@ def test_a_task_that_always_fails_fails_the_run(tasks: Tasks) -> None:
         list(tasks.run(failing, [0, 1]))
 
 
+@pytest.mark.long
 def test_the_error_of_a_run_on_spark_is_that_of_its_task(on_spark: Tasks) -> None:
     with pytest.raises(TaskFailed) as caught:
         list(on_spark.run(failing, [0, 1]))
