@@ -154,3 +154,12 @@ def test_another_generation_of_the_topic_opens_nothing(store: Store) -> None:
     store.topic(generation="g2")
     store.subscribed()
     assert store.deliveries.open_replay(a_state(), a_replay()) is Replay.COLLECTED
+
+
+def test_a_collection_that_saw_no_replay_is_refused_after_it(store: Store) -> None:
+    store.topic(planned=110)
+    store.subscribed()
+    seen = store.current()
+    assert store.deliveries.open_replay(seen, a_replay()) is Replay.OPENED
+    assert not store.topic_states.raise_collected_until(seen, 105)
+    assert store.topic_states.raise_collected_until(store.current(), 105)

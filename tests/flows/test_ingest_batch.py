@@ -48,26 +48,6 @@ def test_packs_that_come_again_are_in_portions_that_double_and_first_tries_are_t
     assert [len(group) for group, _ in groups(named(World(), 120))] == [120]
 
 
-def test_messages_whose_keys_cannot_be_read_wait_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    claim = world.service.keys.claim
-
-    def unread(topic: str, entry: KeyEntry) -> KeyEntry | None:
-        if entry.key.startswith("bad"):
-            raise CorruptMetadata(f"entry {entry.key}")
-        return claim(topic, entry)
-
-    monkeypatch.setattr(world.service.keys, "claim", unread)
-    keys = [*(f"bad-{i}" for i in range(30)), *(f"key-{i}" for i in range(30))]
-    packs = [(key, world.pack(DAY, key=key)) for key in keys]
-
-    left = ingest_group(packs, lambda some: ingest(world.service, TOPIC, some), always)
-
-    assert sorted(name for each in left for name in each.names) == sorted(keys[:30])
-    assert {str(each.error) for each in left} == {f"entry {key}" for key in keys[:30]}
-    assert sum(bucket.rows for bucket in world.service.buckets.all(TOPIC)) == 30
-
-
 def test_another_senders_message_with_the_same_id_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     bad = world.pack(DAY, key="cart-17")

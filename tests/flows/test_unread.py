@@ -35,29 +35,6 @@ def dispatched(world: World) -> None:
     dispatch(world.ports, TOPIC)
 
 
-@pytest.mark.parametrize("inline_rows", [1, 100])
-@pytest.mark.parametrize("part_rows", [1, 100])
-def test_the_rows_of_a_lost_ledger_come_when_it_is_back_and_all_others_come_once_and_at_once(
-    inline_rows: int, part_rows: int
-) -> None:
-    world = World("billing", "mail", inline_rows=inline_rows, part_rows=part_rows, segment_rows=1)
-    lost = world.send(HOUR, HOUR + 1)
-    [name] = world.service.objects.names("ledgers/")
-    good = world.send(HOUR, HOUR + 1)
-    whole = hidden(world, name)
-    world.run(HOUR)
-    assert world.received() == world.received("mail") == once(good)
-    for each in world.service.deliveries.all(TOPIC):
-        assert each.stuck and each.unread_objects == {name} and each.unread_rows == 2
-        assert name in (each.reason or "")
-    world.run(5 * HOUR, sweeps=True)
-    assert world.received() == once(good)
-    world.service.objects.put(name, whole)
-    world.run(2 * HOUR, sweeps=True)
-    assert world.received() == world.received("mail") == once(good + lost)
-    assert world.service.deliveries.all(TOPIC) == []
-
-
 def test_unread_pieces_are_tried_again_after_5_10_20_and_40_minutes_and_then_every_hour() -> None:
     world = World(inline_rows=1)
     world.send(HOUR, HOUR + 1)
