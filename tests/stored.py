@@ -225,9 +225,9 @@ class TopicItems:
 
     @property
     def trash(self) -> Any:
-        """(sealed, id) -> trash."""
+        """(dead from, id) -> trash."""
         encode, key = partial(items.encode_trash, self.topic), lambda name: table_keys.trash_key(self.topic, *name)
-        return self._kind(table_keys.TRASH, items.decode_trash, encode, lambda _, each: (each.sealed, each.id), key)
+        return self._kind(table_keys.TRASH, items.decode_trash, encode, lambda _, each: (each.dead_from, each.id), key)
 
     @property
     def tombstones(self) -> Any:

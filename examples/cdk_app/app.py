@@ -34,7 +34,7 @@ class ShopStack(Stack):
             encryption_key=kms.Key(self, "Key", enable_key_rotation=True),
             alarm_topic=sns.Topic(self, "OnCall"),
         )
-        orders = service.add_topic("orders", retention=Duration.days(7), max_waiting=5_000_000)
+        orders = service.add_topic("orders", retention=Duration.days(30), max_waiting=5_000_000)
         billing = orders.add_subscription("billing", reader="tidewheel", visibility_timeout=Duration.minutes(3))
         orders.add_subscription("mail", reader="tidewheel", filter_policy={"kind": ["reminder"]})
 

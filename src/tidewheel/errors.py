@@ -133,10 +133,10 @@ class TooManyPurges(TidewheelError):
 class RetentionExpired(TidewheelError):
     """The ledgers of the time range to replay are no longer kept. Ask for a later range."""
 
-    def __init__(self, topic: str, kept_from: str, retention_s: int) -> None:
+    def __init__(self, topic: str, kept_from: str, retention_days: float) -> None:
         super().__init__(
-            f"topic {topic!r} keeps no messages due before {kept_from} (retention_s={retention_s}); ask for a later "
-            f"time, and keep messages longer from now on with update_topic({topic!r}, retention_s=...)"
+            f"topic {topic!r} keeps no messages due before {kept_from} (retention_days={retention_days:g}); ask for a "
+            f"later time, and keep messages longer from now on with update_topic({topic!r}, retention_days=...)"
         )
 
 

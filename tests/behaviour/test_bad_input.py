@@ -100,7 +100,7 @@ BAD_CALLS: dict[str, tuple[Call, str]] = {
     "create_topic, too long": (lambda t: t.client.create_topic("x", lookahead_s=900), "slot_s, lookahead_s="),
     "update_topic, fixed": (lambda t: t.client.update_topic(t.name, slot_s=60), "slot_s=60"),
     "update_topic, unknown": (lambda t: t.client.update_topic(t.name, colour=7), "colour=7"),
-    "update_topic, number": (lambda t: t.client.update_topic(t.name, retention_s=-1), "retention_s=-1"),
+    "update_topic, number": (lambda t: t.client.update_topic(t.name, retention_days=3651), "retention_days=3651"),
     "update_topic, type": (lambda t: t.client.update_topic(t.name, part_rows="many"), "part_rows='many'"),  # type: ignore[arg-type]
     "create_subscription, name": (lambda t: t.client.create_subscription(t.name, "a/b"), "subscription='a/b'"),
     "create_subscription, position": (
@@ -172,7 +172,7 @@ def test_every_call_names_the_bad_value_and_says_what_to_do(topic: Topic, what: 
         lambda t: t.client.delete_topic("nobody"),
         lambda t: t.client.stats("nobody"),
         lambda t: t.client.subscriptions("nobody"),
-        lambda t: t.client.update_topic("nobody", retention_s=1),
+        lambda t: t.client.update_topic("nobody", retention_days=1),
         lambda t: t.client.recurring("nobody"),
         lambda t: t.client.send_recurring("nobody", "k", "x", every="1h"),
     ],

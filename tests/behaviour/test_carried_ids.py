@@ -53,7 +53,7 @@ def test_a_copy_carries_its_id_and_a_group_whether_it_went_direct_waited_or_was_
 
 
 def test_copies_sent_in_parts_and_replayed_carry_the_same_id_as_the_first(topic: Topic) -> None:
-    kept = topic.another("kept", retention_s=86_400, inline_rows=1, part_rows=1)
+    kept = topic.another("kept", retention_days=1, inline_rows=1, part_rows=1)
     kept.client.create_subscription(kept.name, "piped", carry="id")
     sent = {body: kept.send(body, delay="2h").id for body in ("a", "b", "c")}
     kept.advance(hours=3)

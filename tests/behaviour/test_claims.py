@@ -224,7 +224,7 @@ def test_a_message_that_fails_again_and_again_is_buried_and_comes_again_when_red
 
 @pytest.mark.story
 def test_a_replay_hands_out_again_what_was_claimed_and_not_what_was_cancelled(topic: Topic) -> None:
-    orders = topic.another("kept", claims="all", retention_s=86_400)
+    orders = topic.another("kept", claims="all", retention_days=1)
     start = orders.stack.now()
     cancelled, kept = sealed(orders), sealed(orders, "kept")
     orders.client.cancel(orders.name, cancelled)

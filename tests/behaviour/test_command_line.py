@@ -162,8 +162,8 @@ def test_recurring_messages_are_made_listed_and_cancelled(shell: Shell, topic: T
 
 
 def test_topics_are_updated_and_deleted(shell: Shell, topic: Topic) -> None:
-    [changed] = shell.json("topics", "update", topic.name, "--retention-s", "3600", "--max-waiting", "1")
-    assert (changed["settings"]["retention_s"], changed["settings"]["max_waiting"]) == (3600, 1)
+    [changed] = shell.json("topics", "update", topic.name, "--retention-days", "1", "--max-waiting", "1")
+    assert (changed["settings"]["retention_days"], changed["settings"]["max_waiting"]) == (1, 1)
     shell.send("x", "--delay", "2h")
     topic.advance(seconds=301)
     result = shell("send", topic.name, "one too many", "--delay", "2h")
@@ -193,7 +193,6 @@ def test_what_waits_is_shown_and_purged(shell: Shell, topic: Topic) -> None:
 
 @pytest.mark.story
 def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: Topic) -> None:
-    shell.ok("topics", "update", topic.name, "--retention-s", "86400")
     shell.send("x", "--delay", "2h")
     topic.advance(hours=3)
     assert topic.bodies() == ["x"]

@@ -41,7 +41,7 @@ class Shop:
         self.stack = stack
         self.name = re.sub("[^a-z]+", "-", kind)
         self.client = stack.client()
-        self.client.create_topic(self.name, retention_s=86_400, collect_interval_s=3600)
+        self.client.create_topic(self.name, retention_days=1, collect_interval_s=3600)
         for name in ("billing", "mail"):
             self.client.create_subscription(self.name, name)
         self.due = stack.now() + timedelta(hours=2)

@@ -162,8 +162,8 @@ def moved(world: World, id: str) -> None:
 def told(world: World) -> World:
     """Tells the story."""
     ask, send, advance = world.ask, world.send, world.stack.advance
-    ask(lambda client: client.create_topic("orders"))
-    ask(lambda client: client.create_topic("parts", inline_rows=1, part_rows=2, max_buckets=2, retention_s=2 * 86_400))
+    ask(lambda client: client.create_topic("orders", retention_days=1))
+    ask(lambda client: client.create_topic("parts", inline_rows=1, part_rows=2, max_buckets=2, retention_days=2))
     ask(lambda client: client.create_subscription("orders", "billing"))
     ask(lambda client: client.create_subscription("orders", "audit"))
     ask(lambda client: client.create_subscription("parts", "billing"))

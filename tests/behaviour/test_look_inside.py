@@ -19,7 +19,7 @@ def state(topic: Topic, message_id: str) -> str:
 def test_get_tells_waiting_sealed_sent_cancelled_and_unknown(topic: Topic) -> None:
     start = topic.stack.now().timestamp()
     due = start - start % 300 + 7200
-    kept = topic.another("kept", retention_s=86_400)
+    kept = topic.another("kept", retention_days=1)
     sent = kept.send("x", deliver_at=due, attributes={"kind": "a"}, key="order 17", expires_in="1d")
     cancelled = kept.send("gone", deliver_at=due)
     assert state(kept, sent.id) == "unknown", "it is in an ingest queue still"

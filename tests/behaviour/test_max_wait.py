@@ -146,7 +146,7 @@ def test_a_reschedule_ends_the_maximum(topic: Topic) -> None:
 
 
 def test_a_reschedule_of_an_older_message_ends_the_maximum_of_the_newer_one(topic: Topic) -> None:
-    orders = topic.another("older", retention_s=86_400)
+    orders = topic.another("older", retention_days=1)
     older = orders.send_and_store("0", delay="70m", key="k", replace=True)
     orders.advance(minutes=130)  # over an hour after its time, it is not replaced
     orders.send_and_store("1", delay="2h", key="k", replace=True, max_wait="3h")

@@ -65,7 +65,7 @@ def test_a_key_whose_message_was_replaced_late_is_not_cancelled_for_a_plain_read
 def test_a_plain_reader_that_comes_after_a_cancel_does_not_get_the_message(
     topic: Topic, way: str, delay: str, minutes: int
 ) -> None:
-    orders, start = topic.another("kept", retention_s=86_400), topic.stack.now() - timedelta(hours=1)
+    orders, start = topic.another("kept", retention_days=1), topic.stack.now() - timedelta(hours=1)
     stopped_late(orders, delay, minutes)
     position: Any = "latest" if way == "replay" else way
     orders.client.create_subscription(orders.name, "audit", reader="plain", initial_position=position)

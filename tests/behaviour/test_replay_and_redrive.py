@@ -33,7 +33,7 @@ def test_dead_letters_go_back_to_the_queue_that_they_came_from(topic: Topic) -> 
 
 @pytest.mark.story
 def test_what_was_delivered_comes_again_for_a_time_range_to_one_subscription(topic: Topic) -> None:
-    kept = topic.another("kept", "billing", "audit", retention_s=86_400)
+    kept = topic.another("kept", "billing", "audit", retention_days=1)
     start = kept.stack.now()
     sent = [kept.send(f"hour {hour}", delay=f"{hour}h") for hour in (2, 3, 4)]
     gone = kept.send("cancelled", delay="3h")
@@ -52,12 +52,13 @@ def test_what_was_delivered_comes_again_for_a_time_range_to_one_subscription(top
 
 
 def test_what_is_not_kept_any_more_is_said(topic: Topic) -> None:
+    topic.client.update_topic(topic.name, retention_days=0)
     start = topic.stack.now()
     topic.send("x", delay="2h")
     topic.send("y", delay="6h")
     topic.advance(hours=8)
     topic.advance(hours=1)
-    with pytest.raises(RetentionExpired, match="retention_s"):
+    with pytest.raises(RetentionExpired, match="retention_days"):
         topic.client.replay(topic.name, "billing", start=start, end=start + timedelta(hours=3))
 
 

@@ -51,7 +51,7 @@ def state(client: Tidewheel, receipt: Receipt) -> str:
 
 
 def test_a_tombstone_that_came_too_late_is_not_believed(memory: MemoryTidewheel) -> None:
-    client = topic(memory, retention_s=DAY_S)
+    client = topic(memory, retention_days=1)
     sent = client.send("orders", "x", delay="2h")
     memory.advance(hours=1, minutes=55)
     late = tombstone(MessageId(sent.id), 300_000, memory.clock.now_ms(), certain=False)
@@ -62,7 +62,7 @@ def test_a_tombstone_that_came_too_late_is_not_believed(memory: MemoryTidewheel)
 
 
 def test_a_tombstone_put_between_seal_and_plan_decides_nothing_until_the_plan_does(memory: MemoryTidewheel) -> None:
-    client = topic(memory, retention_s=DAY_S)
+    client = topic(memory, retention_days=1)
     sent = client.send("orders", "x", delay="2h")
     memory.advance(minutes=6)
     storage = memory.service
@@ -130,7 +130,7 @@ def test_a_message_of_a_damaged_ledger_is_delivering_and_its_neighbour_is_sent(m
 
 
 def test_a_status_tells_until_when_a_message_can_be_cancelled_and_where_it_is(memory: MemoryTidewheel) -> None:
-    client = topic(memory, segment_rows=100, retention_s=DAY_S)
+    client = topic(memory, segment_rows=100, retention_days=1)
     sent = client.send_many("orders", [Message(body="x", delay=7200 + i) for i in range(250)])
     assert client.get("orders", sent[0].id).ledger is None
     memory.advance(minutes=6)
@@ -154,7 +154,7 @@ def recipients(client: Tidewheel, receipt: Receipt) -> dict[str, bool]:
 
 
 def test_a_status_tells_which_subscriptions_get_a_message_by_their_filters_of_today(memory: MemoryTidewheel) -> None:
-    client = topic(memory, "all", "large", retention_s=DAY_S)
+    client = topic(memory, "all", "large", retention_days=1)
     client.set_filter("orders", "large", {"amount": [{"numeric": [">=", 1000]}]})
     small = client.send("orders", "x", delay="2h", attributes={"amount": "5"})
     large = client.send("orders", "x", delay="2h", attributes={"amount": "5000", "traceparent": "x"})
@@ -331,7 +331,7 @@ def shell(client: Tidewheel, *arguments: str, code: int = 0) -> str:
 
 
 def test_the_command_line_shows_a_message_and_the_next_ones(memory: MemoryTidewheel) -> None:
-    client = topic(memory, retention_s=DAY_S)
+    client = topic(memory, retention_days=1)
     sent = client.send("orders", "a [red]body[/] " + "x" * 100, delay="2h", key="k", attributes={"kind": "x"})
     memory.advance(minutes=6)
     shown = shell(client, "get", "orders", sent.id)

@@ -48,8 +48,8 @@ class Weeks:
     def begin(self) -> None:
         """Makes topics and subscriptions. The plans of `retries` go through the work queue."""
         client = self.stack.client()
-        client.create_topic("reminders", max_buckets=16)
-        client.create_topic("retries", max_buckets=16, inline_rows=1)
+        client.create_topic("reminders", max_buckets=16, retention_days=1)
+        client.create_topic("retries", max_buckets=16, inline_rows=1, retention_days=1)
         for topic, name in READERS:
             client.create_subscription(topic, name)
 
@@ -138,7 +138,7 @@ def test_at_a_steady_rate_nothing_grows_and_in_the_end_nothing_is_left(weeks: We
     assert weeks.stack.invocations["compact"] > 0
     weeks.stack.advance(seconds=LONGEST_S)
     weeks.receive()
-    weeks.stack.advance(days=2)
+    weeks.stack.advance(days=3)
     assert weeks.awaited == {} and weeks.stack.failures == []
     assert +weeks.items() == Counter()
 

@@ -12,7 +12,7 @@ from tidewheel import AlreadyExists, InvalidValue, QueueUnavailable, UnknownSubs
 
 
 def test_latest_is_what_is_not_sealed_yet_and_earliest_is_all_that_is_kept(topic: Topic) -> None:
-    kept = topic.another("kept", retention_s=86_400)
+    kept = topic.another("kept", retention_days=1)
     kept.send("past", delay="2h")
     kept.send("to come", delay="6h")
     kept.advance(hours=3)

@@ -12,8 +12,6 @@ from tidewheel.errors import (
 )
 from tidewheel.local import MemoryTidewheel
 
-WEEK_S = 7 * 86_400
-
 
 class Service:
     """A topic "orders" with the subscription "billing", in memory."""
@@ -32,8 +30,8 @@ def service() -> Service:
 
 
 def test_settings_change_and_stay_changed(service: Service) -> None:
-    changed = service.tw.update_topic("orders", retention_s=WEEK_S, delay_levels=(1, 5), max_waiting=None)
-    assert (changed.settings.retention_s, changed.settings.delay_levels) == (WEEK_S, (1, 5))
+    changed = service.tw.update_topic("orders", retention_days=30, delay_levels=(1, 5), max_waiting=None)
+    assert (changed.settings.retention_days, changed.settings.delay_levels) == (30, (1, 5))
     [state] = service.tw.topics()
     assert state.settings == changed.settings
     assert service.tw.update_topic("orders").settings == changed.settings

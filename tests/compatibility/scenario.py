@@ -201,7 +201,7 @@ def purged(script: Script) -> None:
 
 def kept(script: Script) -> None:
     """Ledgers kept for replay after delivery, and a checkpoint."""
-    script.topic("kept", retention_s=86_400, collect_interval_s=3_600, inline_rows=1)
+    script.topic("kept", retention_days=1, collect_interval_s=3_600, inline_rows=1)
     for number in range(4):
         script.send("kept", f"kept {number}", START + timedelta(hours=2, minutes=number))
     script.send("kept", "kept and still waiting", STOPPED + timedelta(days=9))

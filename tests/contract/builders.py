@@ -158,7 +158,9 @@ class Store:
 
 def some_trash(sealed: int, id: str = "t1") -> Trash:
     """A trash item."""
-    return Trash(sealed=sealed, id=id, objects=(f"ledgers/orders/{id}-1", f"ledgers/orders/{id}-2"), put_ms=7)
+    return Trash(
+        sealed=sealed, id=id, objects=(f"ledgers/orders/{id}-1", f"ledgers/orders/{id}-2"), dead_from=sealed, put_ms=7
+    )
 
 
 def a_park(subscription: SubscriptionState | None = None, id: str = "p1", **fields: Any) -> Park:

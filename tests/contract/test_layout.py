@@ -136,6 +136,6 @@ def test_a_topic_state_without_a_layout_is_damaged() -> None:
 
 def test_a_setting_of_a_newer_release_stays_when_another_is_changed() -> None:
     newer = TopicSettings().to_json()[:-1] + ', "newer_setting": [1, 2]}'
-    changed = TopicSettings(retention_s=60).to_json(keeping=newer)
-    assert '"newer_setting": [1, 2]' in changed and TopicSettings.from_json(changed) == TopicSettings(retention_s=60)
+    changed = TopicSettings(retention_days=60).to_json(keeping=newer)
+    assert '"newer_setting": [1, 2]' in changed and TopicSettings.from_json(changed) == TopicSettings(retention_days=60)
     assert "max_waiting" not in TopicSettings().to_json(keeping=TopicSettings(max_waiting=5).to_json())

@@ -138,7 +138,7 @@ def test_marks_of_purges_are_not_written_on_an_old_read(
 @pytest.mark.parametrize("now", [{"generation": "g2"}, {"settings": TopicSettings(part_rows=7)}])
 def test_settings_are_not_written_on_an_old_read(store: Store, now: dict[str, Any]) -> None:
     state = store.topic(**now)
-    assert not store.topic_states.update_settings(a_state(), TopicSettings(retention_s=60), 0)
+    assert not store.topic_states.update_settings(a_state(), TopicSettings(retention_days=60), 0)
     assert store.current() == state
 
 

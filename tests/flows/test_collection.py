@@ -17,13 +17,13 @@ def deleted_plans(monkeypatch: pytest.MonkeyPatch, ranges: list[tuple[int, int]]
     deleted: list[int] = []
     monkeypatch.setattr(collecting, "delete_plan", lambda _ports, _topic, first_slot, _kept: deleted.append(first_slot))
     ports: Any = SimpleNamespace(
-        plans=SimpleNamespace(ranges=lambda _: ranges),
+        merges=SimpleNamespace(last_trash=lambda _: None),
         tombstones=SimpleNamespace(delete_expired=lambda *_: None),
         objects=SimpleNamespace(delete=None),
         clock=SimpleNamespace(now_ms=lambda: 0),
     )
     state: Any = SimpleNamespace(topic="orders", collected_until=planned, planned=planned, settings=TopicSettings())
-    collecting._delete(ports, state, [], [], [], collecting.Collected())
+    collecting._delete(ports, state, [], ranges, [], [], collecting.Collected())
     return deleted
 
 

@@ -184,12 +184,12 @@ def test_the_fine_wheel_is_never_early_and_never_clamped() -> None:
 
 
 def test_a_dispatch_keeps_no_ledger_that_is_only_kept_for_replays_or_for_a_paused_subscription() -> None:
-    world = World(retention_s=30 * DAY // 1000)
+    world = World(retention_days=30)
     for number in range(40):
         world.send((number % 20 + 1) * HOUR)
     spanning = world.send(HOUR, 3 * DAY)
     world.run(2 * DAY, sweeps=True)
-    assert len(world.service.buckets.all(TOPIC)) == 41
+    assert len(world.service.objects.names("ledgers/")) == 41
     [kept] = DueBuckets(world.ports, world.state).indexes.buckets
     assert kept.rows == len(spanning)
     world.run(2 * DAY, sweeps=True)

@@ -156,8 +156,8 @@ def test_a_live_view_that_begins_beside_another_write_of_the_next_check_is_writt
 
 
 def test_a_shorter_retention_that_comes_with_a_live_view_is_collected_at_once() -> None:
-    world = World(subscribe=False, retention_s=3600)
-    update_topic(world.service, world.clock, TOPIC, {"live_view": 1, "retention_s": 60})
+    world = World(subscribe=False, retention_days=2)
+    update_topic(world.service, world.clock, TOPIC, {"live_view": 1, "retention_days": 1})
     assert world.state.collect_at_ms == world.state.view_at_ms == world.clock.now_ms()
 
 
@@ -243,7 +243,8 @@ def test_messages_that_a_swap_moves_while_the_ledgers_are_read_are_shown(monkeyp
 
     def swapped(topic: str) -> list[Bucket]:
         first, moved = in_order(topic)
-        trash = Trash(sealed=world.state.sealed, id="t", objects=(moved.object_name,), put_ms=world.clock.now_ms())
+        names, now_ms = (moved.object_name,), world.clock.now_ms()
+        trash = Trash(sealed=world.state.sealed, id="t", objects=names, dead_from=world.state.sealed, put_ms=now_ms)
         output = replace(moved, id=bucket_id(moved.first_slot, "output"))
         assert world.service.merges.swap(world.state, [moved], [output], trash)
         return [first]  # the output's place in the order was read before, and the source is gone

@@ -207,7 +207,7 @@ def test_what_was_handed_out_and_not_delivered_comes() -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-@pytest.mark.parametrize("kept", [{}, {"retention_s": 120 * 86_400}], ids=["paused", "paused, kept"])
+@pytest.mark.parametrize("kept", [{}, {"retention_days": 120}], ids=["paused", "paused, kept"])
 def test_a_cancelled_message_of_a_long_pause_stays_cancelled_after_a_rebuild(kept: dict[str, int], lost: bool) -> None:
     world = a_world(**kept)
     pause(world.service, TOPIC, "billing")

@@ -68,7 +68,7 @@ def keys_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def rebuilt_after_it_was_handed_out(monkeypatch: pytest.MonkeyPatch) -> tuple[World, str]:
     """Returns a topic lost just before a message with the key "k" is due, and the message's id."""
     keys_are_read_once(monkeypatch)
-    world = a_world(claims="none", retention_s=DAY // 1000)
+    world = a_world(claims="none", retention_days=1)
     [sent] = world.send(DAY, key="k")
     checkpoint(world)
     world.run(DAY - 6 * MINUTE)
@@ -94,7 +94,7 @@ def test_a_message_whose_ledger_was_handed_out_keeps_its_key_until_it_is_due(mon
 
 def test_a_key_of_a_kept_ledger_is_free_once_its_message_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     keys_are_read_once(monkeypatch)
-    world = a_world(retention_s=10 * DAY // 1000)
+    world = a_world(retention_days=10)
     first = world.send(DAY, key="k")
     world.run(2 * DAY)
     checkpoint(world)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -18,7 +20,7 @@ from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.merge import in_process, merge
 
 WEEK = 7 * DAY
-KEPT = {"retention_s": WEEK // 1000}
+KEPT = {"retention_days": 7}
 
 
 def run_replay(
@@ -90,24 +92,53 @@ def test_a_merged_ledger_is_kept_for_its_plans_and_goes_with_them() -> None:
     assert nothing_is_left(world)
 
 
+def test_kept_ledgers_cost_a_dispatch_nothing_and_a_collection_three_requests() -> None:
+    def reads(days: int) -> tuple[list[int], list[int]]:
+        world = World(retention_days=days, claims="none")
+        for _ in range(3 * 24):
+            world.send(HOUR, 2 * HOUR)
+            world.send(90 * MINUTE)
+            world.send(HOUR, 2 * DAY)
+            world.run(HOUR, sweeps=True)
+        found: list[int] = []
+        query = world.service.dynamodb.query
+
+        def counted(**request: Any) -> Any:
+            answer = query(**request)
+            found.append(answer["ScannedCount"])
+            return answer
+
+        with patch.object(world.service.dynamodb, "query", counted):
+            dispatch(world.ports, TOPIC)
+            dispatched = found.copy()
+            found.clear()
+            collect(world.ports, TOPIC)
+        assert len(world.service.plans.ranges(TOPIC)) >= 60 * bool(days)
+        return dispatched, found
+
+    (none, collected), (month, kept) = reads(0), reads(30)
+    assert month == none
+    assert len(kept) <= len(collected) + 3 and sum(kept) <= sum(collected) + 10
+
+
 def test_a_shorter_retention_takes_effect_at_once() -> None:
     world = World(**KEPT)
     world.send(HOUR)
     world.run(DAY, sweeps=True)
     assert world.service.objects.names("ledgers/")
-    update_topic(world.ports, world.clock, TOPIC, {"retention_s": 0})
+    update_topic(world.ports, world.clock, TOPIC, {"retention_days": 0})
     world.run(2 * HOUR, sweeps=True)
     assert not world.service.objects.names("ledgers/")
 
 
 def test_collection_never_stops_inside_a_plan() -> None:
-    world = World(retention_s=HOUR // 1000, collect_interval_s=60)
+    world = World(retention_days=1, collect_interval_s=60)
     world.send(*(HOUR + minute * MINUTE for minute in range(60)))
     world.clock.advance_ms(2 * HOUR - 8 * MINUTE)  # nobody dispatched for long: one plan spans two hours
     dispatch(world.ports, TOPIC)
     [(a, b)] = world.service.plans.ranges(TOPIC)
-    world.clock.advance_ms(HOUR)
-    assert a < (world.clock.now_ms() - HOUR) // world.state.slot_ms < b
+    world.clock.advance_ms(DAY)
+    assert a < (world.clock.now_ms() - DAY) // world.state.slot_ms < b
     collect(world.ports, TOPIC)
     assert world.state.collected_until == a
     create_subscription(world.service, world.clock, TOPIC, "audit", "queue-audit", "earliest")
@@ -156,7 +187,7 @@ def test_a_subscription_can_replay_what_was_due_before_it_began() -> None:
 
 
 def test_a_range_that_is_partly_kept_is_replayed_from_where_it_is() -> None:
-    world = World(retention_s=2 * DAY // 1000, collect_interval_s=60)
+    world = World(retention_days=2, collect_interval_s=60)
     ids = delivered(world, days=5)
     done = run_replay(world, 0)
     assert done.first_ms == world.state.collected_until * world.state.slot_ms

@@ -230,8 +230,8 @@ def test_a_plan_made_anew_names_no_ledger_that_was_merged_away_without_a_row_of_
     assert far.dead_from == 0, "a collection may delete it at once"
     first_slot = world.state.planned - 1
     assert list(_merged_away(world.ports, TOPIC, first_slot, first_slot + 1)) == []
-    planned = replace(far, read_until=first_slot + 1)
-    stored(world.service).of(TOPIC).trash[far.sealed, far.id] = planned
+    planned = replace(far, dead_from=first_slot + 1)
+    stored(world.service).of(TOPIC).trash[planned.dead_from, far.id] = planned
     again = _merged_away(world.ports, TOPIC, first_slot, first_slot + 1)
     assert {each.object_name for each in again} == {*far.objects}
 

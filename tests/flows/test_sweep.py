@@ -341,7 +341,7 @@ def test_what_one_query_of_the_index_finds_is_swept_although_another_fails() -> 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda world: update_topic(world.service, world.clock, TOPIC, {"retention_s": 60}),
+        lambda world: update_topic(world.service, world.clock, TOPIC, {"retention_days": 1}),
         lambda world: purge(world.service, world.clock, TOPIC, first_ms=0, end_ms=START_MS + 40 * DAY),
         lambda world: collect(world.ports, TOPIC),
         lambda world: consider_merge(world.ports, world.state),
@@ -350,7 +350,7 @@ def test_what_one_query_of_the_index_finds_is_swept_although_another_fails() -> 
     ids=["retention", "purge", "collect", "merge", "many ledgers"],
 )
 def test_a_change_of_the_next_check_keeps_that_a_schedule_is_missing(change: Callable[[World], Any]) -> None:
-    world = World(retention_s=7200)
+    world = World(retention_days=2)
     world.send(30 * DAY)
     items = stored(world.service).of(TOPIC)
     items.state = replace(world.state, next_check_ms=AT_ONCE_MS, collect_at_ms=None)

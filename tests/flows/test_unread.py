@@ -120,7 +120,7 @@ def test_more_objects_than_an_item_can_name_hold_collections_and_send_no_copies(
     found = delivery(world)
     assert found.parts == 4 and found.damaged and not found.quarantined and len(found.unread_objects) == 4
     assert sorted(world.received().values()) == [1, 1]
-    assert len(world.service.buckets.all(TOPIC)) == 16
+    assert sum(len(each.objects) for each in world.service.merges.trash(TOPIC)) == 16
     for name, whole in wholes.items():
         world.service.objects.put(name, whole)
     world.run(2 * HOUR, sweeps=True)
@@ -199,7 +199,7 @@ def test_a_plan_whose_object_is_refused_fails_no_job_and_comes_afterwards(monkey
     with failing_reads(world, {name: ObjectRefused(name, "AccessDenied")}):
         world.run(5 * HOUR, sweeps=True)
         assert delivery(world).damaged and not delivery(world).quarantined
-    assert world.service.buckets.all(TOPIC)
+    assert world.service.merges.trash(TOPIC)
     world.run(2 * HOUR, sweeps=True)
     assert world.received() == once(ids)
 

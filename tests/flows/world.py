@@ -72,7 +72,7 @@ class World:
         self.ids = IdSource()
         self.hidden: list[tuple[int, DeliveryKey, int]] = []
         self.dispatches = self.collections = 0
-        create_topic(self.service, self.clock, TOPIC, TopicSettings(**settings))
+        create_topic(self.service, self.clock, TOPIC, TopicSettings(**{"retention_days": 0} | settings))
         for name in subscriptions or (("billing",) if subscribe else ()):
             self.subscribe(name)
 

@@ -156,7 +156,7 @@ ITEMS: dict[str, dict[str, Any]] = {
     "subscription": items.encode_subscription(_SUBSCRIPTION),
     "delivery": items.encode_delivery(_DELIVERY),
     "park": items.encode_park(_PARK),
-    "trash": items.encode_trash("orders", Trash(sealed=_SLOT, id="t", objects=("ledgers/orders/a",))),
+    "trash": items.encode_trash("orders", Trash(sealed=_SLOT, id="t", objects=("ledgers/orders/a",), dead_from=_SLOT)),
     "tombstone": items.encode_tombstone("orders", _TOMBSTONE),
     "recurring": items.encode_recurring(_RECURRING),
     "key": items.encode_key("orders", _KEY),

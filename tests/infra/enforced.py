@@ -199,7 +199,7 @@ def breaks(world: World) -> None:
 
 def is_a_burst(world: World) -> None:
     """A large plan with a manifest object goes through the work queue to deliver, and is replayed."""
-    topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_s=86_400)
+    topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_days=1)
     with world.patched(tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10):
         world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(200)])
         world.stack.advance(hours=3)

@@ -78,7 +78,7 @@ def test_a_call_that_is_not_allowed_tells_so(world: World) -> None:
 
 def test_consumers_claim_and_senders_cancel_and_move_late_under_their_policies(world: World) -> None:
     administrator = world.stack.client()
-    administrator.create_topic("claimed", claims="all", retention_s=3600)
+    administrator.create_topic("claimed", claims="all", retention_days=1)
     administrator.create_subscription("claimed", "mail", reader="tidewheel")
     sender = client_of(world, sender_statements(world.settings, "claimed"))
     taken, cancelled, moved = (sender.send("claimed", text, delay="20m").id for text in ("taken", "cancelled", "moved"))

@@ -139,7 +139,7 @@ def all_dead(world: World, topic: str) -> None:
 
 
 def something_delivered(world: World, topic: str) -> None:
-    world.stack.client().update_topic(topic, retention_s=86_400)
+    world.stack.client().update_topic(topic, retention_days=1)
     world.stack.client().send(topic, "x", delay="2h")
     world.stack.advance(hours=2, minutes=1)
 

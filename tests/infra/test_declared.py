@@ -289,11 +289,11 @@ def test_no_request_goes_out_any_more_once_the_creation_is_out_of_time(deployed:
 
 def test_an_update_changes_what_differs_and_takes_back_what_is_declared_no_more(cloud: Cloud) -> None:
     mine = cloud.topic()
-    mine.create(topic(max_waiting=10, retention_s=3600))
+    mine.create(topic(max_waiting=10, retention_days=30))
     cloud.tw.update_topic("orders", part_rows=7)  # by hand
-    answer = mine.update(topic(retention_s=60))
+    answer = mine.update(topic(retention_days=60))
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "tidewheel/orders")
-    assert cloud.settings("orders") == TopicSettings(retention_s=60)
+    assert cloud.settings("orders") == TopicSettings(retention_days=60)
 
 
 def test_the_slot_length_cannot_change_and_the_rollback_of_that_update_succeeds(cloud: Cloud) -> None:

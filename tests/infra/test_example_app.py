@@ -139,7 +139,7 @@ def enforced() -> Iterator[EnforcedTidewheel]:
 def test_what_the_example_declares_is_there_and_delivers_with_no_call_denied(enforced: EnforcedTidewheel) -> None:
     tw = enforced.client()
     [topic] = tw.topics()
-    assert (topic.name, topic.settings.retention_s, topic.settings.max_waiting) == ("orders", 604_800, 5_000_000)
+    assert (topic.name, topic.settings.retention_days, topic.settings.max_waiting) == ("orders", 30, 5_000_000)
     denied = len(enforced.denials)
     for kind in ("reminder", "other"):
         tw.send_many("orders", [Message(body=kind, delay=delay, attributes={"kind": kind}) for delay in (5, "2h")])

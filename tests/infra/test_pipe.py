@@ -295,7 +295,7 @@ def test_what_a_pipe_takes_from_a_copy_deduplicates_copies_and_gives_each_group_
     paths = pipe_of(to_a_fifo_queue())["TargetParameters"]["SqsQueueParameters"]
     with LocalTidewheel() as stack:
         tw, client = stack.client(), stack.session.client("sqs")
-        tw.create_topic("orders", retention_s=86_400)
+        tw.create_topic("orders", retention_days=1)
         source = tw.create_subscription("orders", "mail", carry="id").queue_url
         fifo = client.create_queue(QueueName="moved.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
         sent = [tw.send("orders", f"{n}", delay="2h", group=group) for n, group in enumerate(["a", "a", None])]

@@ -132,25 +132,34 @@ def test_a_waiting_topic_asks_nothing_of_aws_until_its_slot_is_near() -> None:
         assert_asks(service, lambda: service.stack.advance(days=28))
 
 
-def test_a_collection_costs_a_checkpoint_and_a_delete_for_each_plan_and_bucket() -> None:
-    with orders() as service:
+@pytest.mark.parametrize(
+    ("days", "measures"),
+    [(0, {"plan": 1, "bucket": 1}), (7, {"plan": 1, "trash": 1, "passed": 1, "passed_together": 1, "again": 1})],
+    ids=["deleted", "kept"],
+)
+def test_a_collection_costs_a_checkpoint_and_a_delete_for_each_plan_and_ledger(
+    days: int, measures: dict[str, int]
+) -> None:
+    with orders(retention_days=days) as service:
         settle(service)
-        far(service, 10, days=2)()
-        service.stack.advance(days=1, hours=23, minutes=40)
+        for due in {2, 2 + days}:
+            far(service, 10, days=due)()
+            batch_window(service)()
+        service.stack.advance(days=1 + days, hours=23, minutes=30)
         service.invoke("sweep")  # the daily part is done
-        service.stack.advance(minutes=15)
+        service.stack.advance(minutes=20)
         assert service.stack.invocations["dispatch"] >= 1
         assert_asks(
             service,
             lambda: service.stack.advance(hours=3),
             sweep={"call": 1, "topic": 1},
-            collect={"call": 1, "checkpoint": 1, "plan": 1, "bucket": 1},
+            collect={"call": 1, "checkpoint": 1, **measures},
         )
         assert service.client.stats(TOPIC).buckets == 0
 
 
 def test_the_daily_look_for_orphans_costs_six_listings() -> None:
-    with orders() as service:
+    with orders(retention_days=0) as service:
         far(service, 10, days=9)()
         settle(service)
         sweep(service)

@@ -71,7 +71,7 @@ from tidewheel.local import LocalTidewheel, MemoryTidewheel
 
 version: str = __version__
 tw = Tidewheel()
-tw.create_topic("orders", slot_s=60, retention_s=86400, delay_levels=[1, 5], max_waiting=None)
+tw.create_topic("orders", slot_s=60, retention_days=1, delay_levels=[1, 5], max_waiting=None)
 tw.update_topic("orders", max_send_rate=10)
 tw.send_many("orders", [Message(body="hello", delay=timedelta(days=3))])
 with LocalTidewheel(slot_s=1, lookahead_s=4) as stack:
@@ -79,7 +79,7 @@ with LocalTidewheel(slot_s=1, lookahead_s=4) as stack:
 
 
 async def change(tw: AsyncTidewheel) -> None:
-    await tw.update_topic("orders", retention_s=3600)
+    await tw.update_topic("orders", retention_days=1)
 """
 BAD = """
 from tidewheel import AsyncTidewheel, Tidewheel

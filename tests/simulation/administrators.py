@@ -112,7 +112,7 @@ class Administrators:
             "inline_rows": random.choice([1, 3, 2000]),
             "part_rows": random.choice([1, 2, 1000]),
             "segment_rows": random.choice([1, 2, 5000]),
-            "retention_s": random.choice([0, 7200]),
+            "retention_days": random.choice([0, 1]),
         }
 
         def change(ports: FaultyPorts) -> None:

@@ -45,6 +45,7 @@ from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.maintenance import retention
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.ledger import ledger
+from tidewheel.model import settings
 from tidewheel.model.settings import TopicSettings
 from tidewheel.storage.topic_states import AT_ONCE_MS
 
@@ -75,6 +76,8 @@ _REWRITTEN_MS = 2 * DAY_MS
 _HEALED_DAYS = (1, 1, 28, 1, 28, 1, 1)
 """Orphans are kept for a day, tombstones for 28, large bodies for 28 once a collection has passed them."""
 
+_DAY_MS = 7_200_000
+"""The days of a retention, which are too long for a simulation."""
 _READ_ONCE = lru_cache(maxsize=1_000)(ledger._read)
 """The same bytes are read for each of many subscriptions."""
 
@@ -182,6 +185,7 @@ class Simulation:
             stack.enter_context(patch.object(secrets, "token_hex", self._hex))
             stack.enter_context(patch.object(ledger, "_read", _READ_ONCE))
             stack.enter_context(patch.object(retention, "SLACK_BYTES", self.slack_bytes))
+            stack.enter_context(patch.object(settings, "DAY_MS", _DAY_MS))
             if self.world.lasting is not None:
                 stack.enter_context(drawn(self.seed))
             if self.world.latency is not None:  # the waits between tries
@@ -224,7 +228,7 @@ class Simulation:
             part_rows=random.choice([1, 2, random.randint(3, 20), 1000]),
             max_buckets=random.choice([2, 3, 64]),
             collect_interval_s=random.choice([60, 1800]),
-            retention_s=random.choice([0, 0, 7200]),
+            retention_days=random.choice([0, 0, 1]),
             redrive_s=1800,
             claims=self.mode.claims,
         )

@@ -27,6 +27,7 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.load_index import Indexes
 from tidewheel.flows.delivery.planning import make_plan
+from tidewheel.model import settings as model_settings
 from tidewheel.model.message import IdSource, Message, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, decode_pack, packs
 from tidewheel.model.settings import StoredSettings, TopicSettings
@@ -41,6 +42,7 @@ class SmallWorld(Healing):
     Args:
         subscriptions: names; each has a queue of its name.
         settled: whether a dispatch has raised the next slot, which new subscriptions lower.
+        kept_s: how long passed ledgers are kept, which are the world's days.
         settings: of the topic.
 
     Attributes:
@@ -55,14 +57,16 @@ class SmallWorld(Healing):
         at_end: asked after everything.
     """
 
-    def __init__(self, *subscriptions: str, settled: bool = True, **settings: Any) -> None:
+    def __init__(self, *subscriptions: str, settled: bool = True, kept_s: int = 0, **settings: Any) -> None:
         self.clock = ManualClock(START_MS)
         self.service = recorded_service(self.clock, max_skew_ms=100)
         self.ids = IdSource()
         self.settings = TopicSettings(
             **{"slot_s": SLOT_S, "lookahead_s": SLOT_S, "collect_interval_s": 600, "redrive_s": 600}
-            | {"claims": "none", **settings}
+            | {"claims": "none", "retention_days": min(kept_s, 1), **settings}
         )
+        if kept_s:
+            model_settings.DAY_MS = kept_s * 1000
         self.actors: list[Actor] = []
         self.names: dict[str, str] = {}
         self._last_due_ms = START_MS

@@ -46,7 +46,7 @@ from tidewheel.storage.topic_states import TopicStates
 
 NOW_MS = 1_800_000_000_000
 SLOT_MS = TopicSettings().slot_ms
-DURATIONS = ("slot_s", "lookahead_s", "retention_s")
+DURATIONS = ("slot_s", "lookahead_s", "retention_days")
 """Settings that the CDK takes as durations, by other names."""
 
 
@@ -145,11 +145,11 @@ def test_creating_a_topic_with_other_settings_names_the_difference(stack: Stack)
 
 
 def test_settings_that_a_caller_leaves_out_keep_the_values_of_the_topic(stack: Stack) -> None:
-    made = stack.client.create_topic("orders", slot_s=60, lookahead_s=150, retention_s=86_400)
+    made = stack.client.create_topic("orders", slot_s=60, lookahead_s=150, retention_days=1)
     assert stack.client.create_topic("orders") == made
     assert stack.client.create_topic("orders", lookahead_s=150) == made
-    with pytest.raises(AlreadyExists, match=r"retention_s=86400 \(asked for 0\)"):
-        stack.client.create_topic("orders", retention_s=0)
+    with pytest.raises(AlreadyExists, match=r"retention_days=1 \(asked for 0\)"):
+        stack.client.create_topic("orders", retention_days=0)
 
 
 def test_a_topic_with_another_release_s_defaults_is_the_one_asked_for_unless_one_is_asked_for(stack: Stack) -> None:

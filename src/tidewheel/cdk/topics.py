@@ -87,7 +87,7 @@ class Topic(Construct):
             topic_name: 1 to 48 letters, digits, '-' or '_'.
             slot: `slot_s` of `TopicSettings`, as a duration.
             lookahead: `lookahead_s`, as a duration.
-            retention: `retention_s`, as a duration.
+            retention: `retention_days`, as a duration of whole days.
             removal_policy: RETAIN keeps the topic and its waiting messages when the stack no longer declares the topic,
                 or is deleted; DESTROY deletes both. The environment's policy by default.
             **settings: The other fields of `TopicSettings`, such as max_waiting=1_000_000.
@@ -101,7 +101,7 @@ class Topic(Construct):
         self.service = service
         self.topic_name = topic_name
         self.removal_policy = removal_policy or service.environment.removal_policy
-        durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_s": retention}
+        durations = {"slot_s": slot, "lookahead_s": lookahead, "retention_days": retention}
         wanted = DeclaredTopic(topic=topic_name, settings=_settings(durations, cast("dict[str, Any]", settings)))
         self.settings = wanted.settings
         self.resource = service.declarations().resource(self, wanted, removal_policy=self.removal_policy)
@@ -240,8 +240,12 @@ def _settings(durations: dict[str, Duration | None], settings: dict[str, Any]) -
     check_names(TopicSettings, settings, "a topic")
     for name, value in settings.items():
         if name in durations:
-            advice = f"give {name.removesuffix('_s')}= with a Duration"
+            advice = f"give {name.rpartition('_')[0]}= with a Duration"
             raise InvalidValue(name, value, advice)
     # jsii may return numbers as floats.
-    given: dict[str, Any] = {name: int(value.to_seconds()) for name, value in durations.items() if value is not None}
+    given: dict[str, Any] = {
+        name: int(value.to_days() if name.endswith("_days") else value.to_seconds())
+        for name, value in durations.items()
+        if value is not None
+    }
     return TopicSettings(**given, **settings)

@@ -44,7 +44,7 @@ def create_topic(ctx: typer.Context, name: TopicName, settings: dict[str, Any], 
 def update_topic(ctx: typer.Context, name: TopicName, settings: dict[str, Any], as_json: AsJson = False) -> None:
     """Change settings of a topic."""
     if not settings:
-        raise InvalidValue("settings", settings, "give at least one setting, such as --retention-s 604800")
+        raise InvalidValue("settings", settings, "give at least one setting, such as --retention-days 30")
     _show_topics([client(ctx).update_topic(name, **settings)], as_json, also=list(settings))
 
 

@@ -44,7 +44,7 @@ def replay(
     end: Until = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver past messages again to one subscription. The setting retention_s says how long messages are kept."""
+    """Deliver past messages again to one subscription. The setting retention_days says how long messages are kept."""
     service, first, last = client(ctx), time_of(start, "--from"), time_of(end, "--until")
     with progress_bar("replaying"):
         replayed = service.replay(topic, subscription, start=first, end=last)

@@ -780,7 +780,7 @@ class Tidewheel:
     ) -> ReplayResult:
         """Delivers past messages, due from `start` until before `end`, again to one subscription.
 
-        Messages are kept for `retention_s`; without this setting, until the next collection. Replayed messages keep
+        Messages are kept for `retention_days`. Replayed messages keep
         their ids. Messages that were sent direct, without a ledger, do not come again; neither do cancelled, purged or
         expired messages. If the caller may not send to the work queue, the next sweep starts the replay.
 

@@ -226,7 +226,11 @@ class Stream:
             yield Runs("deliver", measures | {"complete": deliveries}, messages, more)
         collects = min(DAY_S / self.settings.collect_interval_s * self.workload.topics, calls)
         measures = dict.fromkeys(("call", "again", "checkpoint"), collects) | {"plan": calls, "trash": self.merges}
-        measures["bucket"] = self.urgent_ledgers + (self.merges or self.bulk_ledgers)
+        ledgers = self.urgent_ledgers + (self.merges or self.bulk_ledgers)
+        if self.settings.retention_ms:
+            measures |= {"passed": ledgers, "passed_together": collects, "trash": measures["trash"] + collects}
+        else:
+            measures["bucket"] = ledgers
         yield Runs("collect", measures)
         if collects == calls:  # with rare dispatches, the sweep starts the collections
             yield Runs("sweep", {"topic": collects})

@@ -178,6 +178,11 @@ class Bucket(LedgerSummary):
         slot = self.next_slot(first_slot)
         return slot is not None and slot < end_slot
 
+    def read_until(self, slot: int) -> int:
+        """Returns the end of the last slot below `slot` of which the ledger may have messages. 0: there is none."""
+        before = self.slots.rank((slot - 1) >> self.slot_shift) if slot > 0 else 0
+        return min(slot, (int(self.slots[before - 1]) + 1) << self.slot_shift) if before else 0
+
     def share(self, first_slot: int, end_slot: int) -> float:
         """Returns the approximate share of occupied slots in [first_slot, end_slot)."""
         inside = (

@@ -146,6 +146,7 @@ class MemoryDynamoDBClient:
         ConsistentRead: bool = False,
         Limit: int | None = None,
         ExclusiveStartKey: Item | None = None,
+        ScanIndexForward: bool = True,
     ) -> Item:
         """Reads a page of a partition, by sort key."""
         values = ExpressionAttributeValues
@@ -168,7 +169,10 @@ class MemoryDynamoDBClient:
             if ordered is None:
                 return {"Items": [], "Count": 0, "ScannedCount": 0}
             after = None if ExclusiveStartKey is None else _place(ExclusiveStartKey, indexed)
-            found = (ordered.kept[key] for key in _within(ordered.order, read.range, values, indexed, after))
+            places = _within(ordered.order, read.range, values, indexed, after if ScanIndexForward else None)
+            if not ScanIndexForward:
+                places = (place for place in reversed([*places]) if after is None or place < after)
+            found = (ordered.kept[key] for key in places)
             return _page(found, _KEYS + _INDEX_KEYS if indexed else _KEYS, read, values, Limit)
 
     def scan(

@@ -266,22 +266,17 @@ def _message_id(each: str) -> MessageId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trash:
-    """Objects that a merge replaced.
+    """Objects of which only planned rows are left to read: a merge replaced them, or all their rows are planned.
 
     Attributes:
-        sealed: the topic state's, as read before the swap. No plan that names the objects ends above.
-        read_until: the end of the last slot below `sealed` in which the objects may have rows. They are dead once
-            `collected_until` reaches this slot. None: `sealed`.
-        put_ms: when the objects were replaced.
+        sealed: the topic state's, as read before. No plan that names the objects ends above.
+        dead_from: the end of the last slot below `sealed` in which the objects may have rows. Once `collected_until`
+            reaches this slot, nobody reads them.
+        put_ms: when the objects were replaced, or passed.
     """
 
     sealed: int
     id: str
     objects: tuple[str, ...]
-    read_until: int | None = None
+    dead_from: int
     put_ms: int = 0
-
-    @property
-    def dead_from(self) -> int:
-        """The value of `collected_until` from which on nobody reads the objects."""
-        return self.sealed if self.read_until is None else self.read_until

@@ -29,8 +29,9 @@ VARIABLE_PREFIX = "TIDEWHEEL_"
 SCHEDULER_LATENESS_S = 60
 """EventBridge Scheduler invokes a target within a minute of its time (its documented precision)."""
 
-MAX_RETENTION_S = 3653 * 86_400
-"""Ten years, as the longest delay."""
+DAY_MS = 86_400_000
+MAX_RETENTION_DAYS = 3650
+DEFAULT_RETENTION_DAYS = 7
 MAX_SKEW_MS = 60_000
 """The limit on `max_skew_ms`, which delays every message. If clocks differ by more, repair the clocks."""
 
@@ -88,15 +89,16 @@ class TopicSettings:
         Setting("Age at which the parts of an open delivery are enqueued again.", unit="s", least=2 * MAX_FUNCTION_S),
     ] = 1800
     max_buckets: Annotated[int, Setting("Live ledgers above which small ledgers are merged.")] = 64
-    retention_s: Annotated[
-        int,
+    retention_days: Annotated[
+        int | None,
         Setting(
-            "Time for which ledgers are kept for `replay` after all subscriptions have passed them.",
-            unit="s",
+            "Time for which ledgers are kept for `history` and `replay` after their messages were due.",
+            unit="days",
             least=0,
-            most=MAX_RETENTION_S,
+            most=MAX_RETENTION_DAYS,
+            none=f"{DEFAULT_RETENTION_DAYS}, or 0 with `strict_erasure`",
         ),
-    ] = 0
+    ] = None
     max_waiting: Annotated[
         int | None, Setting("Messages in ledgers at which `send` raises `LimitExceeded`.", none="no limit")
     ] = None
@@ -157,6 +159,12 @@ class TopicSettings:
         return self.lookahead_s * 1000
 
     @property
+    def retention_ms(self) -> int:
+        """How long ledgers are kept after their messages were due, in milliseconds."""
+        default = 0 if self.strict_erasure else DEFAULT_RETENTION_DAYS
+        return (default if self.retention_days is None else self.retention_days) * DAY_MS
+
+    @property
     def heal_grace_ms(self) -> int:
         """How late a schedule may be before the sweep takes over.
 
@@ -214,7 +222,7 @@ class TuningSettings(ChangeableTuning, total=False):
 class ChangeableSettings(ChangeableTuning, total=False):
     """The fields of `TopicSettings` for the keyword arguments of `update_topic`."""
 
-    retention_s: int
+    retention_days: int | None
 
 
 class NewTopicSettings(ChangeableSettings, total=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from typing import Any
 
 from tidewheel import clock as clocks
 from tidewheel.ledger.bucket import Bucket, BucketId
@@ -11,7 +12,7 @@ from tidewheel.model.plan import Trash
 from tidewheel.model.topic_state import NextWork, TopicState, above
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import Change, Delete, Put, Value, as_seen, item_of
+from tidewheel.storage.writes import Change, Delete, Item, Put, Value, as_seen, item_of
 
 
 class Commit(Enum):
@@ -189,10 +190,24 @@ class Merges(StoredItems):
         change = items.state_change(state, "planned <= :sealed", values={"sealed": trash.sealed}, adds=adds)
         return self._table.commit([*puts, *deletes, kept, change], action="swap", topic=topic)
 
-    def trash(self, topic: str) -> list[Trash]:
-        """Reads the trash."""
-        return self._table.read_all(table_keys.topic_partition(topic), table_keys.TRASH, items.decode_trash)
+    def put_trash(self, topic: str, trash: Trash) -> None:
+        """Puts trash, before the buckets of its objects are deleted: names only move from buckets to the trash."""
+        self._table.put(Put(item=items.encode_trash(topic, trash)), action="put_trash", topic=topic)
+
+    def trash(self, topic: str, end_slot: int | None = None) -> list[Trash]:
+        """Reads the trash that is dead from a slot below `end_slot` on, in this order. None: all."""
+        return [items.decode_trash(item) for item in self._trash(topic, 0, end_slot)]
+
+    def last_trash(self, topic: str) -> int | None:
+        """Returns from which slot on the last trash is dead. None: there is no trash."""
+        last = next(self._trash(topic, 0, None, projection="pk, sk", limit=1, backwards=True), None)
+        return None if last is None else int(items.key_of(last)[1].split("#")[1])
+
+    def _trash(self, topic: str, first_slot: int, end_slot: int | None, **how: Any) -> Iterator[Item]:
+        first, last = table_keys.trash_range(first_slot, end_slot)
+        values = {"pk": table_keys.topic_partition(topic), "first": first, "last": last}
+        return self._table.query("pk = :pk AND sk BETWEEN :first AND :last", values, **how)
 
     def delete_trash(self, topic: str, trash: Trash) -> None:
         """Deletes a trash item."""
-        self._table.delete(table_keys.trash_key(topic, trash.sealed, trash.id), action="delete_trash", topic=topic)
+        self._table.delete(table_keys.trash_key(topic, trash.dead_from, trash.id), action="delete_trash", topic=topic)

@@ -410,22 +410,22 @@ def decode_park(item: Item) -> Park:
 
 
 _TRASH = Fields(
+    plain(number, "sealed"),
     converted("objects", lambda value: tuple(map(text, json_of(string(value)))), json.dumps),
-    plain(number, "read_until", default=None),
     plain(_count, "put_ms", default=0),
 )
 
 
 def encode_trash(topic: str, trash: Trash) -> Item:
     """Returns a trash item."""
-    return _item(table_keys.trash_key(topic, trash.sealed, trash.id), _TRASH.attributes(trash))
+    return _item(table_keys.trash_key(topic, trash.dead_from, trash.id), _TRASH.attributes(trash))
 
 
 @_reading
 def decode_trash(item: Item) -> Trash:
     """Reads a trash item."""
-    sealed, _, trash_id = key_of(item)[1].removeprefix(table_keys.TRASH).partition("#")
-    return Trash(sealed=int(sealed), id=trash_id, **_TRASH.values(item))
+    _, dead_from, trash_id = key_of(item)[1].split("#")
+    return Trash(dead_from=int(dead_from), id=trash_id, **_TRASH.values(item))
 
 
 _TOMBSTONE = Fields(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidewheel.errors import CorruptMetadata, NewerRelease, ObjectMissing
@@ -85,22 +85,42 @@ class Plans:
 
     def next(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
         """Reads the first plan that starts at or after a slot. `whole` is as in `read`."""
-        partition, first = table_keys.plan_key(topic, max(0, at_or_after))
         found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :last",
-            {"pk": partition, "first": first, "last": table_keys.PLANS + "~"},
-            limit=1,
+            "pk = :pk AND sk BETWEEN :first AND :last", _between(topic, at_or_after, None), limit=1
         )
         item = next(found, None)
         return None if item is None else self._plan_of(item, whole)
 
-    def ranges(self, topic: str) -> list[tuple[int, int]]:
-        """Reads [first_slot, end_slot) of every plan, without the manifests.
+    def before(self, topic: str, slot: int) -> Iterator[Plan]:
+        """Yields the plans that begin at or before a slot, the last first. Reads page by page, as far as it is asked.
+
+        The first is the only one that can hold the slot. Errors are as in `read`.
+        """
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            _between(topic, 0, max(0, slot) + 1),
+            first_page=1,
+            backwards=True,
+        )
+        return (self._plan_of(item, whole=True) for item in found)
+
+    def ranges(
+        self, topic: str, *, first_slot: int = 0, end_slot: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, int]]:
+        """Reads [first_slot, end_slot) of the plans that begin in a range, without the manifests.
 
         If an end cannot be read, it is the next plan's begin, or ALL_SEALED.
+
+        Args:
+            limit: how many are read, in one request. None: all.
         """
-        found = self._table.query_prefix(
-            table_keys.topic_partition(topic), table_keys.PLANS, projection="pk, sk, v, end_slot"
+        if end_slot is not None and end_slot <= first_slot:
+            return []
+        found = self._table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            _between(topic, first_slot, end_slot),
+            projection="pk, sk, v, end_slot",
+            limit=limit,
         )
         ranges: list[tuple[int, int]] = []
         for item in reversed(list(found)):
@@ -183,3 +203,9 @@ def _planned(state: TopicState, end_slot: int, next_work: NextWork | None, rows:
         seen["work_version"] = state.work_version
         sets |= items.next_work_fields(state.topic, next_work)
     return items.state_change(state, seen=seen, sets=sets, adds={"waiting": -rows} if rows else {})
+
+
+def _between(topic: str, first_slot: int, end_slot: int | None) -> dict[str, Value]:
+    """Returns the values of a query of the plans that begin in [first_slot, end_slot). No plan's key is its end."""
+    first, last = table_keys.plan_range(first_slot, end_slot)
+    return {"pk": table_keys.topic_partition(topic), "first": first, "last": last}

@@ -115,6 +115,7 @@ class Table:
         projection: str | None = None,
         limit: int | None = None,
         first_page: int | None = None,
+        backwards: bool = False,
     ) -> Iterator[Item]:
         """Reads items page by page. Reads are strongly consistent.
 
@@ -124,10 +125,13 @@ class Table:
             projection: the attributes to read. None: all.
             limit: how many items are read, in one request. None: all.
             first_page: for a caller who may stop early: the most items of the first page. Later ones grow.
+            backwards: whether the last item comes first.
         """
         request: Item = {"TableName": self._name, "KeyConditionExpression": condition, "ConsistentRead": True}
         if projection is not None:
             request["ProjectionExpression"] = projection
+        if backwards:
+            request["ScanIndexForward"] = False
         request |= expression(f"{condition} {projection or ''}", values)
         most = limit or first_page
         while True:

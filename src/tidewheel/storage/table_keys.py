@@ -7,7 +7,7 @@
     subscription  T#<topic>                SUB#<name>
     delivery      T#<topic>                DELIVERY#<subscription>#<generation>#<first slot>, and #<id> of a replay
     park          T#<topic>                PARK#<subscription>#<generation>#<id>
-    trash         T#<topic>                TRASH#<sealed>#<id>
+    trash         T#<topic>                TRASH#<dead from this slot>#<id>
     recurring     T#<topic>                RECUR#<name>
     merge lease   T#<topic>                MERGE
     import        T#<topic>                IMPORT#<import id>#<mark>
@@ -158,6 +158,12 @@ def plan_key(topic: str, first_slot: int) -> Key:
     return topic_partition(topic), PLANS + slot_text(first_slot)
 
 
+def plan_range(first_slot: int, end_slot: int | None) -> tuple[str, str]:
+    """Returns the lowest sort key of plans that begin in [first_slot, end_slot), and a sort key behind all of these."""
+    # No character of a slot is before a blank.
+    return PLANS + slot_text(max(0, first_slot)), PLANS + ("~" if end_slot is None else f"{slot_text(end_slot - 1)} ")
+
+
 def plan_slot(sort_key: str) -> int:
     """Returns the first slot of a plan, from the sort key."""
     return int(sort_key.removeprefix(PLANS))
@@ -212,9 +218,14 @@ def _owned(key: Key) -> dict[str, str]:
     return {"topic": topic_of(key[0]), "subscription": subscription, "generation": generation, "id": id}
 
 
-def trash_key(topic: str, sealed: int, trash_id: str) -> Key:
+def trash_key(topic: str, dead_from: int, trash_id: str) -> Key:
     """Returns the key of a trash item."""
-    return topic_partition(topic), f"{TRASH}{slot_text(sealed)}#{trash_id}"
+    return topic_partition(topic), f"{TRASH}{slot_text(dead_from)}#{trash_id}"
+
+
+def trash_range(first_slot: int, end_slot: int | None) -> tuple[str, str]:
+    """Returns the bounds of the sort keys of trash that is dead from a slot of [first_slot, end_slot)."""
+    return TRASH + slot_text(first_slot), TRASH + ("~" if end_slot is None else slot_text(end_slot))
 
 
 def merge_key(topic: str) -> Key:

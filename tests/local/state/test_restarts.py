@@ -208,11 +208,11 @@ def declaring(**settings: int) -> dict[str, Any]:
 
 def test_a_declared_topic_is_kept_and_changed_by_another_template(tmp_path: Path) -> None:
     made = set()
-    for settings in ({}, {}, {"retention_s": 86_400}):
+    for settings in ({}, {}, {"retention_days": 1}):
         with LocalTidewheel(clock="real", state=tmp_path, template=declaring(**settings)) as stack:
             assert stack.failures == []
             [topic] = stack.client().topics()
-            assert topic.settings.retention_s == settings.get("retention_s", 0)
+            assert topic.settings.retention_days == settings.get("retention_days")
             made.add(topic.created_at)
     assert len(made) == 1
     with LocalTidewheel(clock="real", state=tmp_path) as stack:  # without a declaration the topic is left

@@ -98,7 +98,7 @@ def _replaying(ports: Any, world: SmallWorld, opened: list[int]) -> None:
 
 def _kept(*, inline_rows: int = 2000) -> tuple[SmallWorld, list[int]]:
     """A delivered plan is kept for a minute more, and comes again with each replay."""
-    world = SmallWorld("billing", retention_s=120, inline_rows=inline_rows)
+    world = SmallWorld("billing", kept_s=120, inline_rows=inline_rows)
     world.send(a=5)
     world.at(4)
     world.dispatch()
@@ -124,7 +124,7 @@ def _replay_and_collect() -> SmallWorld:
     return world
 
 
-@scenario("replay against a slow worker", "billing", retention_s=900, inline_rows=1)
+@scenario("replay against a slow worker", "billing", kept_s=900, inline_rows=1)
 def REPLAY_WORKER(world: SmallWorld) -> None:
     """Another worker does a slow worker's part, and a replay delivers the part, before the slow worker ends."""
     world.send(a=5, b=5)

@@ -149,7 +149,7 @@ def SUBSCRIBE_BETWEEN(world: SmallWorld) -> None:
     world.act("dispatch", dispatch_as_function)
 
 
-@scenario("subscribe to what is kept", "billing", retention_s=90, most=0)
+@scenario("subscribe to what is kept", "billing", kept_s=90, most=0)
 def EARLIEST(world: SmallWorld) -> None:
     """A subscription to all kept messages is created while the retention keeps delivered ledgers."""
     world.send(a=5, b=7)

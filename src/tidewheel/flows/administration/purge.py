@@ -135,7 +135,9 @@ def _swap_out(storage: Storage, state: TopicState, sources: Sequence[Bucket], no
         if not sources or current is None or current.generation != state.generation:
             return 0
         names = tuple(source.object_name for source in sources)
-        trash = Trash(sealed=current.sealed, id=secrets.token_hex(8), objects=names, put_ms=now_ms)
+        stamp = current.sealed
+        dead_from = max(source.read_until(stamp) for source in sources)
+        trash = Trash(sealed=stamp, id=secrets.token_hex(8), objects=names, dead_from=dead_from, put_ms=now_ms)
         dropped = waiting_rows(sources, current.planned)
         # An estimate must not bring the count below zero.
         if storage.merges.swap(current, sources, [], trash, min(dropped, max(0, current.waiting))):

@@ -21,6 +21,7 @@ from tidewheel.errors import (
     UnknownSubscription,
 )
 from tidewheel.model.plan import Piece, Plan
+from tidewheel.model.settings import DAY_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState
 from tidewheel.storage.deliveries import Replay
 from tidewheel.storage.storage import Storage
@@ -88,7 +89,7 @@ def replay(
         raise _paused(name)
     if end_ms <= first_ms:
         kept_from = utc(state.collected_until * state.slot_ms).isoformat()
-        raise RetentionExpired(topic, kept_from, state.settings.retention_s)
+        raise RetentionExpired(topic, kept_from, state.settings.retention_ms / DAY_MS)
     opened = {
         each.key.plan
         for each in storage.deliveries.all(topic, {})

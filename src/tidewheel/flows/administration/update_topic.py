@@ -44,7 +44,7 @@ def update_topic(storage: Storage, clock: Clock, topic: str, changes: Mapping[st
             return state
         if storage.topic_states.update_settings(state, settings, clock.now_ms()):
             changed = replace(state, settings=settings)
-            if settings.retention_s < state.settings.retention_s:
+            if settings.retention_ms < state.settings.retention_ms:
                 _collect_now(storage, clock, topic)
             return changed
     raise ConcurrentModification("update", topic, _ATTEMPTS)

@@ -143,7 +143,8 @@ class _Step:
         self.left_out = self.unfinished = sum(each.cursor < state.sealed for each in takers) > len(self.up_to_date)
         self.plan = make_plan(ports, state, self.buckets.indexes, recurring)
         self.now_ms = ports.clock.now_ms()
-        self.next_work = next_work_of(state, self.buckets.next_slot(), recurring, self.now_ms, again=bool(done.missed))
+        occupied, again = self.buckets.next_slot(), bool(done.missed)
+        self.next_work = next_work_of(state, occupied, recurring, self.now_ms, plans=self.plan is not None, again=again)
 
     def commit(self, ports: Ports, done: Dispatched, *, raise_next_slot: bool) -> bool:
         """Commits the plan, the hand-outs and the raise, and starts the deliveries. Returns False if refused."""
@@ -273,10 +274,9 @@ def _next_plan(ports: Ports, topic: str, at_or_after: int) -> tuple[Plan | None,
     try:
         return ports.plans.next(topic, at_or_after), True
     except ObjectMissing:  # whoever delivers it makes it again
-        found = min((each for each in ports.plans.ranges(topic) if each[0] >= at_or_after), default=None)
-        if found is None:  # deleted meanwhile
-            return None, True
-        return Plan(topic=topic, first_slot=found[0], end_slot=found[1], segments=()), False
+        for first_slot, end_slot in ports.plans.ranges(topic, first_slot=at_or_after, limit=1):
+            return Plan(topic=topic, first_slot=first_slot, end_slot=end_slot, segments=()), False
+        return None, True  # deleted meanwhile
 
 
 def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:

@@ -84,12 +84,19 @@ def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequ
 
 
 def next_work_of(
-    state: TopicState, occupied: int | None, recurring: Sequence[Recurring], now_ms: int, *, again: bool = False
+    state: TopicState,
+    occupied: int | None,
+    recurring: Sequence[Recurring],
+    now_ms: int,
+    *,
+    plans: bool,
+    again: bool = False,
 ) -> NextWork:
     """Returns the next occupied slot after the seal, and when to check the topic next.
 
     Args:
         occupied: the next slot of a ledger.
+        plans: whether messages are planned.
         again: whether a recurring message cannot be read now. A dispatch then looks again within an hour.
     """
     slots = (
@@ -98,9 +105,11 @@ def next_work_of(
         max(state.sealed, (now_ms + _LOOK_AGAIN_MS) // state.slot_ms) if again else None,
     )
     slot = min((each for each in slots if each is not None), default=None)
+    # Kept ledgers may be collected much later. Those that pass with this plan must not be read by each dispatch.
+    next_ms = now_ms + state.settings.collect_interval_s * 1000
     collect_at_ms = state.collect_at_ms
-    if collect_at_ms is None:
-        collect_at_ms = now_ms + state.settings.collect_interval_s * 1000
+    if collect_at_ms is None or (plans and collect_at_ms > next_ms):
+        collect_at_ms = next_ms
     return NextWork(next_slot=slot, next_check_ms=state.check_at(slot, collect_at_ms), collect_at_ms=collect_at_ms)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.purge import purges_in_force
@@ -21,6 +23,9 @@ from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.topic_states import check_again_at
 
 _ATTEMPTS = 5
+_PASSED_TOGETHER_MS = 3_600_000
+_MOST_PASSED = 1000
+"""Names of an item, which take 100 KB."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +80,11 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         # Before the checkpoint: a rebuild from it would not look for the rows of a ledger whose item cannot be read.
         # Buckets before trash: what a swap takes from the buckets is then seen in one of them.
         buckets = list(nearest(ports, topic, state.planned))
-        trash = ports.merges.trash(topic)
+        quarantined = [each for each in opened if each.quarantined and _names_its_parts(ports, each)]
+        others = [each for each in opened if each not in quarantined]
+        first = needed(state.slot_ms, subscriptions=subscriptions, opened=others).ledgers
+        until, plans = _until(ports, state, first, now_ms)
+        trash = ports.merges.trash(topic, end_slot=max(until, state.collected_until) + 1)
         # Before any deletion: a rebuild from an older checkpoint would look for messages delivered since.
         tombstones = write_checkpoint(ports, state, subscriptions, opened, now_ms).tombstones
     except CorruptMetadata as error:
@@ -83,17 +92,13 @@ def collect(ports: Ports, topic: str) -> Collected | None:
         _put_off(ports, state)
         return Collected(held=error)
     alive = {(s.name, s.generation) for s in subscriptions}
-    quarantined = [each for each in opened if each.quarantined and _names_its_parts(ports, each)]
-    others = [each for each in opened if each not in quarantined]
-    first = needed(state.slot_ms, subscriptions=subscriptions, opened=others).ledgers
-    until = _until(ports, state, first, now_ms)
     if until > state.collected_until:
         ports.topic_states.raise_collected_until(state, until)
     state = ports.topic_states.read(topic)
     if state is None:
         return None
     done = Collected()
-    _delete(ports, state, buckets, trash, quarantined, done)
+    _delete(ports, state, buckets, plans, trash, quarantined, done)
     purges = purges_in_force(ports, state, now_ms)
     if purges != state.purges:
         ports.topic_states.set_purges(state, state.purge_ms, purges)
@@ -111,17 +116,19 @@ def _names_its_parts(ports: Ports, delivery: Delivery) -> bool:
     return plan is not None and plan.edition == delivery.edition
 
 
-def _until(ports: Ports, state: TopicState, first: int | None, now_ms: int) -> int:
-    """Returns the slot below which no subscription, no replay and no move needs data."""
+def _until(ports: Ports, state: TopicState, first: int | None, now_ms: int) -> tuple[int, list[tuple[int, int]]]:
+    """Returns the slot below which no subscription, no replay and no move needs data, and the plans that begin below.
+
+    Also returns the plan behind them. No others are read, however many are kept.
+    """
     until = state.planned if first is None else min(state.planned, first)
-    if not _keeps_passed(state):
-        return until
-    kept_from = (now_ms - _kept_ms(state)) // state.slot_ms
-    if until <= kept_from:
-        return until
+    if _keeps_passed(state):
+        until = min(until, (now_ms - _kept_ms(state)) // state.slot_ms)
+    below = max(until, state.collected_until)
+    plans = ports.plans.ranges(state.topic, end_slot=below)
     # Never inside a plan: a subscription that begins there would skip it, and a replay could not read all of it.
-    inside = [a for a, b in ports.plans.ranges(state.topic) if a < kept_from < b]
-    return min([kept_from, *inside])
+    inside = [a for a, b in plans if until < b and a < until] if _keeps_passed(state) else []
+    return min([until, *inside]), plans + ports.plans.ranges(state.topic, first_slot=below, limit=1)
 
 
 def _keeps_passed(state: TopicState) -> bool:
@@ -130,21 +137,23 @@ def _keeps_passed(state: TopicState) -> bool:
 
 
 def _kept_ms(state: TopicState) -> int:
-    """Returns how long ledgers are kept after the hand-out, for replays and for queries of an older live view."""
-    return max(state.settings.retention_s * 1000, LAG_MS if state.settings.live_view else 0)
+    """Returns how long ledgers are kept after the hand-out, for history and for queries of an older live view."""
+    return max(state.settings.retention_ms, LAG_MS if state.settings.live_view else 0)
 
 
 def _delete(
     ports: Ports,
     state: TopicState,
     buckets: Sequence[Bucket],
+    plans: Sequence[tuple[int, int]],
     all_trash: Sequence[Trash],
     quarantined: Sequence[Delivery],
     done: Collected,
 ) -> None:
     """Deletes all below the mark, except plans and objects of quarantined deliveries.
 
-    Once these are sent or given up, the next collection deletes the plans, and the orphan sweep the objects.
+    Once these are sent or given up, the next collection deletes the plans, and the orphan sweep the objects. Other
+    ledgers that are planned to their end move to the trash, in which no dispatch, merge or peek reads them.
     """
     topic, until = state.topic, state.collected_until
     kept = unread_objects(quarantined)
@@ -156,11 +165,9 @@ def _delete(
             delete(name for name in trash.objects if name not in kept)
             ports.merges.delete_trash(topic, trash)
             done.objects += len(trash.objects)
-            continue
-        done.left(trash.dead_from)
-        if trash.dead_from > state.planned:
-            done.idle_leftovers = True
-    for a, b in ports.plans.ranges(topic):
+        else:
+            done.left(trash.dead_from)
+    for a, b in plans:
         # The end of a plan that cannot be read is not known. What begins at `planned` was planned since.
         if a in kept_plans:
             done.left(b)
@@ -175,10 +182,33 @@ def _delete(
             delete({bucket.object_name}.difference(kept))
             done.buckets += 1
             done.objects += 1
-        elif bucket.last_slot < state.planned:
-            done.left(bucket.last_slot + 1)
+    _pass(ports, state, [each for each in buckets if until <= each.last_slot < state.planned])
+    last = ports.merges.last_trash(topic)
+    if last is not None:
+        done.left(last)
+        done.idle_leftovers = last > state.planned
     # Remaining tombstones need no other collection: the table's TTL deletes them.
     ports.tombstones.delete_expired(topic, until, ports.clock.now_ms() // 1000)
+
+
+def _pass(ports: Ports, state: TopicState, passed: Sequence[Bucket]) -> None:
+    """Moves ledgers of which nothing waits to the trash, those that end together with one write.
+
+    If it stops after a write, the next collection writes it again: a name may be in the trash twice.
+    """
+    by_end = sorted(passed, key=lambda each: each.last_slot)
+    for _, ending in groupby(by_end, key=lambda each: each.last_slot * state.slot_ms // _PASSED_TOGETHER_MS):
+        rest = list(ending)
+        while some := rest[:_MOST_PASSED]:
+            del rest[:_MOST_PASSED]
+            names, dead_from = tuple(each.object_name for each in some), some[-1].last_slot + 1
+            now_ms = ports.clock.now_ms()
+            trash = Trash(
+                sealed=state.planned, id=secrets.token_hex(8), objects=names, dead_from=dead_from, put_ms=now_ms
+            )
+            ports.merges.put_trash(state.topic, trash)
+            for each in some:
+                ports.buckets.delete(state.topic, each.id)
 
 
 def _put_off(ports: Ports, state: TopicState) -> None:
@@ -201,7 +231,7 @@ def _set_next(ports: Ports, state: TopicState, done: Collected) -> None:
 
 
 def _next_at_ms(state: TopicState, done: Collected, now_ms: int) -> int | None:
-    nothing_left = not done.idle_leftovers and done.next_slot is None and state.collected_until >= state.planned
+    nothing_left = not done.idle_leftovers and done.next_slot is None
     rewrite = any(done.rewrite)
     if nothing_left and not rewrite:
         return None

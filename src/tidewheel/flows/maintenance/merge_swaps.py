@@ -87,7 +87,7 @@ def swap(ports: Ports, ready: ReadyMerge) -> bool:
     The trash is stamped with the current `sealed`. A plan made after the sources were read may name the sources. It
     ends at or below `planned`, which is at or below the stamp at the time of the swap. Only a dispatch between the two
     steps can refuse the swap, so the swap is tried again. The plan also has a slot of the sources, so it begins
-    below `read_until`. `collected_until` is never inside a plan.
+    below `dead_from`. `collected_until` is never inside a plan.
 
     If it stops before the swap, the sources are live.
     """
@@ -100,8 +100,8 @@ def swap(ports: Ports, ready: ReadyMerge) -> bool:
             return False
         names = tuple(source.object_name for source in merge.sources)
         stamp = current.sealed
-        read_until = max(_read_until(source, stamp) for source in merge.sources)
-        trash = Trash(sealed=stamp, id=secrets.token_hex(8), objects=names, read_until=read_until, put_ms=at_ms)
+        dead_from = max(source.read_until(stamp) for source in merge.sources)
+        trash = Trash(sealed=stamp, id=secrets.token_hex(8), objects=names, dead_from=dead_from, put_ms=at_ms)
         # Rows that the outputs leave out wait no longer, and estimates give way to exact numbers.
         dropped = waiting_rows(merge.sources, current.planned) - waiting_rows(ready.outputs, current.planned)
         if ports.merges.swap(current, merge.sources, ready.outputs, trash, dropped):
@@ -109,10 +109,3 @@ def swap(ports: Ports, ready: ReadyMerge) -> bool:
         if any(ports.buckets.read(state.topic, source.id) is None for source in merge.sources):
             return False
     return False
-
-
-def _read_until(source: Bucket, sealed: int) -> int:
-    """Returns the end of the last slot below `sealed` of which a ledger may have rows."""
-    shift = source.slot_shift
-    before = source.slots.rank((sealed - 1) >> shift) if sealed > 0 else 0
-    return min(sealed, (int(source.slots[before - 1]) + 1) << shift) if before else 0

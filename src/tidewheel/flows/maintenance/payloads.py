@@ -73,7 +73,7 @@ def _collected_ms(ports: Ports, state: TopicState) -> int:
     """
     storage, topic = ports, state.topic
     slots = [next_slot(storage.buckets.in_order(topic), state.collected_until)]
-    slots += [a for a, _ in storage.plans.ranges(topic)]
+    slots += [a for a, _ in storage.plans.ranges(topic, limit=1)]
     # In the order in which a message moves.
     opened = storage.deliveries.all(topic)
     slots.append(needed(state.slot_ms, opened=opened, parks=storage.parks.all(topic)).messages)

@@ -180,10 +180,8 @@ def _find(storage: Storage, state: TopicState, message_id: MessageId) -> FoundMe
 
 def _plan_of(storage: Storage, state: TopicState, slot: int) -> Plan | None:
     """Returns the plan of a slot, while the plan is kept."""
-    for a, b in storage.plans.ranges(state.topic):
-        if a <= slot < b:
-            return storage.plans.read(state.topic, a)
-    return None
+    plan = next(storage.plans.before(state.topic, slot), None)
+    return plan if plan is not None and slot < plan.end_slot else None
 
 
 def _places(
