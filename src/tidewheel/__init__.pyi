@@ -7,6 +7,9 @@ from .client.changes import Rescheduled as Rescheduled
 from .client.estimate import Estimate as Estimate
 from .client.finding import ChangedMessages as ChangedMessages
 from .client.finding import MatchedMessage as MatchedMessage
+from .client.history import History as History
+from .client.history import SentHour as SentHour
+from .client.history import SentMessage as SentMessage
 from .client.operations.damaged import Damaged as Damaged
 from .client.operations.dead_letters import DeadLetter as DeadLetter
 from .client.operations.health import Finding as Finding
@@ -18,12 +21,12 @@ from .client.operations.stats import LedgerInfo as LedgerInfo
 from .client.operations.stats import SubscriptionStats as SubscriptionStats
 from .client.operations.stats import TopicMarks as TopicMarks
 from .client.operations.stats import TopicStats as TopicStats
+from .client.outcome import Place as Place
 from .client.recurring import RecurringMessage as RecurringMessage
 from .client.tidewheel import Tidewheel as Tidewheel
 from .client.waiting import LedgerPlace as LedgerPlace
 from .client.waiting import MessageState as MessageState
 from .client.waiting import MessageStatus as MessageStatus
-from .client.waiting import Place as Place
 from .client.waiting import Recipient as Recipient
 from .client.waiting import WaitingMessage as WaitingMessage
 from .client.worker.consumer import Consumer as Consumer

@@ -348,7 +348,7 @@ def test_the_command_line_shows_a_message_and_the_next_ones(memory: MemoryTidewh
     assert "nothing waits" in shell(client, "peek", "orders", "--after", sent.id)
     assert "nothing waits" in shell(client, "peek", "orders", "--after", "2026-01-02T00:00:00Z")
     memory.advance(hours=1, minutes=50)
-    assert "sent (ACTIVE)" in shell(client, "get", "orders", sent.id)
+    assert "sent 2026-01-01 01:52:43" in shell(client, "get", "orders", sent.id)
 
 
 # ---- damage

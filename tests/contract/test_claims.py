@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.builders import Store, a_message_id
 from tests.contract.test_keys import an_entry
-from tidewheel.model.tombstone import Claim, Holder, Tombstone
+from tidewheel.model.tombstone import KEPT_S, Claim, Holder, Tombstone
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.tombstones import superseding
 
@@ -13,13 +13,18 @@ BILLING = Holder(subscription="billing", generation="g1")
 AUDIT = Holder(subscription="audit", generation="g1")
 
 
+def taken(*names: str) -> dict[str, int]:
+    """When these subscriptions claimed, if the claim is kept until second 50."""
+    return dict.fromkeys(names, 50 - KEPT_S)
+
+
 def test_a_claim_counts_for_each_subscription(store: Store) -> None:
     store.topic()
     assert [store.claims.claim("orders", MINE, BILLING, 50) for _ in range(3)] == [1, 2, 3]
     assert store.claims.claim("orders", MINE, AUDIT, 50) == 1
     assert store.claims.claim("orders", OTHERS, BILLING, 50) == 1
     assert store.claims.claim("orders-2", MINE, BILLING, 50) == 1
-    assert store.claims.read("orders", MINE) == Claim(holders=("audit", "billing"))
+    assert store.claims.read("orders", MINE) == Claim(holders=("audit", "billing"), taken=taken("audit", "billing"))
 
 
 def test_a_subscription_made_anew_claims_for_itself(store: Store) -> None:
@@ -35,7 +40,7 @@ def test_what_is_cancelled_is_claimed_by_nobody_and_what_is_claimed_is_not_cance
     assert store.claims.cancel("orders", MINE, 50) == Claim(cancelled=True)
     assert store.claims.claim("orders", MINE, BILLING, 50) is None
     store.claims.claim("orders", OTHERS, BILLING, 50)
-    assert store.claims.cancel("orders", OTHERS, 50) == Claim(holders=("billing",))
+    assert store.claims.cancel("orders", OTHERS, 50) == Claim(holders=("billing",), taken=taken("billing"))
     assert store.claims.claim("orders", OTHERS, AUDIT, 50) == 1
 
 
@@ -83,7 +88,9 @@ def test_a_newer_message_stops_an_older_one_and_takes_its_key_or_does_neither(st
     assert store.claims.claim("orders", MINE, AUDIT, 50) == 1
     assert supersede(store, from_all=False)
     assert store.keys.read("orders", "k") == an_entry(2)
-    assert store.claims.read("orders", MINE) == Claim(holders=("audit", "billing"), cancelled=True)
+    assert store.claims.read("orders", MINE) == Claim(
+        holders=("audit", "billing"), taken=taken("audit", "billing"), cancelled=True
+    )
     assert store.tombstones.read("orders", 100, MINE) == Tombstone(100, MINE, 50, put_ms=7)
     assert store.claims.claim("orders", MINE, BILLING, 50) is None
 

@@ -1,20 +1,59 @@
-"""Defines the commands `tidewheel purge`, `replay` and `redrive`."""
+"""Defines the commands `tidewheel sent`, `purge`, `replay` and `redrive`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, Yes, confirm
+from tidewheel.cli.inspection import fields_of, progress_words
 from tidewheel.cli.messages import time_of
-from tidewheel.cli.output import progress_bar, show
+from tidewheel.cli.output import print_json, print_table, progress_bar, show
 from tidewheel.cli.target import client
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
+from tidewheel.model.untrusted import visible
+
+if TYPE_CHECKING:
+    from tidewheel.client.history import SentMessage
 
 From = Annotated[str | None, typer.Option("--from", help="Only messages due at or after this ISO 8601 time.")]
 Until = Annotated[str | None, typer.Option("--until", help="Only messages due before this ISO 8601 time.")]
+
+
+def sent(
+    ctx: typer.Context,
+    topic: TopicName,
+    subscription: Annotated[str | None, typer.Argument(help="Only messages sent to this subscription.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only messages with this key.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only messages of this group.")] = None,
+    start: From = None,
+    end: Until = None,
+    count: Annotated[int, typer.Option("--number", "-n", min=1, help="Maximum number of messages.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show messages that were sent, the newest first: when each queue took them, and when a consumer did."""
+    first, last = time_of(start, "--from"), time_of(end, "--until")
+    history = client(ctx).history(topic, subscription, first, last, key, group)
+    found = list(islice(history, count))
+    if as_json:
+        told = [fields_of(each.message) | {"cancelled": each.cancelled, "to": each.subscriptions} for each in found]
+        names = ("looked_back_to", "complete", "reads", "unreadable")
+        print_json({"messages": told} | {name: getattr(history, name) for name in names})
+        return
+    rows = [(it.message.deliver_at, it.id, it.message.key, it.message.attempt, _to(it)) for it in found]
+    print_table(["due", "id", "key", "attempt", "sent to"], rows, "no such messages")
+    end_of_look = "" if history.complete or len(found) == count else f"; it ended after {history.reads:,} reads"
+    typer.echo(f"looked back to {history.looked_back_to.isoformat(timespec='seconds')}{end_of_look}")
+    for name, error in history.unreadable.items():
+        typer.echo(visible(f"missing: {name}: {error}"))
+
+
+def _to(it: SentMessage) -> str:
+    to = "; ".join(f"{each.name}: {progress_words(each)}" for each in it.subscriptions)
+    return f"{to}; cancelled meanwhile" if it.cancelled else to
 
 
 def purge(

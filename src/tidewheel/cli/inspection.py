@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tidewheel.client.operations.histogram import EstimatedHistogram
     from tidewheel.client.operations.stats import SubscriptionStats, TopicStats
+    from tidewheel.client.outcome import SubscriptionProgress
     from tidewheel.client.tidewheel import Tidewheel
     from tidewheel.client.waiting import MessageStatus, WaitingMessage
 
@@ -54,13 +55,16 @@ class Bars(StrEnum):
 def get(
     ctx: typer.Context,
     topic: TopicName,
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id, which `tidewheel send` prints.")],
+    message_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The message's id, which `tidewheel send` prints.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="Instead of the id: the newest message with this key.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the state of a message, such as waiting, sealed or sent. The exit code is 4 if no record has the message."""
-    status = client(ctx).get(topic, message_id)
+    status = client(ctx).get(topic, message_id, key=key)
     show(_status_json(status), as_json, ["", ""], _status_pairs(status))
-    if status.state == "unknown" and not status.claimed_by:
+    if status.state == "unknown":
         raise typer.Exit(UNKNOWN)
 
 
@@ -80,7 +84,7 @@ def peek(
     except PeekIncomplete as error:
         found, missing = cast("list[WaitingMessage]", error.messages), error
     if as_json:
-        print_json([_message_json(each) for each in found])
+        print_json([fields_of(each) for each in found])
     else:
         print_messages(found)
     if missing is not None:
@@ -350,9 +354,27 @@ def _status_pairs(status: MessageStatus) -> list[tuple[str, str]]:
             *(("attribute", f"{name}={value}") for name, value in message.attributes.items()),
             ("body", message.body),
         ]
-    places = {each.name: f"{each.place.value} ({each.state.value})" for each in status.subscriptions}
-    pairs += (places | {each.name: "does not get it" for each in status.recipients if each.excluded}).items()
+    known = {each.name for each in status.subscriptions}
+    pairs += [(each.name, "does not get it") for each in status.recipients if each.excluded and each.name not in known]
+    pairs += [(each.name, progress_words(each)) for each in status.subscriptions]
     return [(name, value) for name, value in pairs if value is not None]
+
+
+def progress_words(each: SubscriptionProgress) -> str:
+    """Returns a subscription's progress with a message as words."""
+    words = [each.place.value]
+    if each.sent_from is not None and each.sent_until is not None:
+        first, last = (_time(at) for at in (each.sent_from, each.sent_until))
+        words[0] += f" {first}" if first == last else f" {first} to {last[11:]}"
+    if each.taken_at is not None:
+        words.append(f"taken {_time(each.taken_at)}")
+    if each.why is not None:
+        words.append(each.why)
+    if each.replayed:
+        words.append("a replay")
+    if each.state is None or each.state != "ACTIVE":
+        words.append("the subscription is deleted" if each.state is None else f"the subscription is {each.state}")
+    return ", ".join(words)
 
 
 def _precise(at: datetime | None) -> str | None:
@@ -366,11 +388,12 @@ _STATUS_NAMES = (
 
 
 def _status_json(status: MessageStatus) -> dict[str, Any]:
-    message = None if status.message is None else _message_json(status.message)
+    message = None if status.message is None else fields_of(status.message)
     found = {name: getattr(status, name) for name in _STATUS_NAMES}
     return found | {"message": message}
 
 
-def _message_json(message: WaitingMessage) -> dict[str, Any]:
+def fields_of(message: WaitingMessage) -> dict[str, Any]:
+    """Returns a message as JSON."""
     found = {each.name: getattr(message, each.name) for each in fields(message)}
     return found | {"encoding": message.encoding.name.lower(), "attributes": dict(message.attributes)}

@@ -78,7 +78,7 @@ _TOPICS, _OPERATE, _PROGRAMS = "Topics and subscriptions", "Operate", "Other pro
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     _START: (documentation.docs, cost.cost, demo.demo),
     _MESSAGES: (messages.send, messages.receive, listen.listen, changes.cancel, changes.reschedule),
-    _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find, console.console),
+    _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find, history.sent, console.console),
     _OPERATE: (
         inspection.doctor,
         history.purge,

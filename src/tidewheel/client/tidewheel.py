@@ -19,6 +19,8 @@ from tidewheel.client.changes import Rescheduled
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.finding import ChangedMessages, MatchedMessage, Selected
+from tidewheel.client.history import History, SentHour, sent_by_hour
+from tidewheel.client.history import history as sent_history
 from tidewheel.client.operations import administration, damaged, dead_letters
 from tidewheel.client.operations.administration import check_both
 from tidewheel.client.operations.damaged import Damaged
@@ -31,7 +33,7 @@ from tidewheel.client.sender import Sender
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
 from tidewheel.client.worker.claiming import claim_all
 from tidewheel.clock import Clock
-from tidewheel.errors import InvalidValue, SendFailed
+from tidewheel.errors import InvalidValue, SendFailed, UnknownMessage
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.purge import PurgeResult, purge
 from tidewheel.flows.administration.replay import ReplayResult, replay
@@ -511,20 +513,82 @@ class Tidewheel:
         state, connection = self.core.cache.read(topic), self.core.connection
         return topic_stats(connection.storage, connection.sqs, state, self.core.clock.now_ms())
 
-    def get(self, topic: str, id: str) -> MessageStatus:
+    def get(self, topic: str, id: str | None = None, *, key: str | None = None) -> MessageStatus:
         """Returns a message's status, such as waiting, sealed, sent, cancelled, purged or expired.
 
-        The search covers ledgers only, so `unknown` has several meanings: the message was never sent; it is still in an
+        For each subscription, it says when its queue took the message, and when a consumer took it from there. The
+        search covers ledgers only, so `unknown` has several meanings: the message was never sent; it is still in an
         ingest queue (up to five minutes, if it is due in over half an hour); it was due so soon that it was sent
-        direct; or it was delivered and collected. A message that was moved or superseded in time is `cancelled`.
+        direct, and no consumer has claimed it; or its ledger is kept no more. A message that was moved or superseded in
+        time is `cancelled`.
+
+        Args:
+            topic: the topic.
+            id: the message's id.
+            key: instead of the id, the newest message with this key. Keys are kept for 28 days after their message.
 
         Raises:
-            InvalidValue: the topic's name or the id is not usable.
+            InvalidValue: the topic's name, the id or the key is not usable, or both or neither are given.
             UnknownTopic: the topic does not exist.
+            UnknownMessage: no message with this key was ingested, or it was cancelled by its key, or is too old.
             ExtraMissing: pyarrow is not installed; install the extra `read`.
         """
         check_name("topic", topic)
-        return waiting.get(self.core.connection, topic, MessageId(id), self.core.clock.now_ms())
+        changes.check_one_of(id, key)
+        if key is not None:
+            entry = self.core.connection.storage.keys.read(topic, key)
+            if entry is None or entry.id is None:
+                advice = "it is not ingested yet, was cancelled by its key or imported, or is old; try history(key=)"
+                raise UnknownMessage(topic, key, advice)
+            id = entry.id
+        return waiting.get(self.core.connection, topic, MessageId(str(id)), self.core.clock.now_ms())
+
+    def history(
+        self,
+        topic: str,
+        subscription: str | None = None,
+        since: datetime | float | None = None,
+        until: datetime | float | str | None = None,
+        key: str | None = None,
+        group: str | None = None,
+    ) -> History:
+        """Finds messages that were sent, the newest due time first, with their bodies. Reads as they are asked for.
+
+        Messages that went direct, without a ledger, are not found, nor those whose ledgers are kept no more. A look
+        ends after 1,000 GETs of segments of ledgers, whatever it found. `looked_back_to` of the result says how far it
+        looked. It also reads plans and records, by queries of a megabyte, and the claims of a hundred messages at once.
+
+        Args:
+            topic: the topic.
+            subscription: only messages that were sent to this subscription. None: to any.
+            since, until: due at `since` or later, and before `until`, as aware datetimes or Unix seconds. None: all
+                that is kept, until now. With the id of a message as `until`, goes on behind it.
+            key: only messages with this key. It reads all segments of the time, as ledgers have no index of keys.
+            group: only messages of this group.
+
+        Raises:
+            InvalidValue: a value is not usable.
+            UnknownTopic: the topic does not exist.
+            ExtraMissing: pyarrow is not installed; install the extra `read`.
+        """
+        return sent_history(self.core, check_name("topic", topic), subscription, since, until, key, group)
+
+    def sent_by_hour(self, topic: str, days: int = 7) -> list[SentHour]:
+        """Counts the messages that the queues took in each hour, the oldest hour first.
+
+        A queue takes a message up to 13 minutes before it is due. This reads the records of deliveries, 5,000 a
+        megabyte, and no ledger. Messages that went direct are not counted, nor those that were parked first. Copies
+        count, and so do replays and late deliveries, unless all other messages of their time are older.
+
+        Args:
+            topic: the topic.
+            days: how many, 1 to 90. The topic keeps records for `retention_days` and a day more.
+
+        Raises:
+            InvalidValue: a value is not usable.
+            UnknownTopic: the topic does not exist.
+        """
+        return sent_by_hour(self.core, check_name("topic", topic), days)
 
     def read_body(self, message: WaitingMessage, most: int = MAX_PAYLOAD_BYTES) -> bytes:
         """Returns the beginning of a message's body, as bytes. A large body is read from S3 by one range GET.
@@ -878,7 +942,7 @@ class Tidewheel:
             InvalidValue: the service still tries to read the messages often, or the reason is empty.
             UnknownTopic, UnknownDamaged: it does not exist, or was sent since.
         """
-        damaged.give_up(self.core.connection, check_name("topic", topic), id, reason)
+        damaged.give_up(self.core.connection, self.core.clock, check_name("topic", topic), id, reason)
 
     # ---- the service
 

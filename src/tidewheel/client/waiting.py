@@ -2,9 +2,9 @@
 
 Both read ledgers, so they need pyarrow. pyarrow is loaded at the first call, and no other part of the SDK needs it.
 
-    found in a ledger:   WAITING ---seal---> SEALED ---every subscription has it---> SENT
+    found in a ledger:   WAITING ---seal---> SEALED ---all deliveries are done---> SENT, LEFT_OUT or UNCERTAIN
     not to be sent:      CANCELLED, PURGED, EXPIRED
-    in no ledger:        UNKNOWN, unless it was cancelled
+    in no ledger:        UNKNOWN, unless it was cancelled, or a consumer took it: SENT
 
 docs/states.md draws all places and their words.
 """
@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from tidewheel.client import outcome as outcomes
 from tidewheel.client.connection import Connection
+from tidewheel.client.outcome import Outcome, SubscriptionProgress
+from tidewheel.client.outcome import Place as Place
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, needs_extra
 from tidewheel.flows.delivery.cancel import Cancelled, fate
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
-from tidewheel.model.subscription_state import Delivery, State, SubscriptionState
+from tidewheel.model.settings import DAY_MS
+from tidewheel.model.subscription_state import Delivery, SentRecord, SubscriptionState
 from tidewheel.model.tombstone import Claim
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import check_whole
@@ -52,7 +56,11 @@ class MessageState(StrEnum):
     SEALED = "sealed"
     """A ledger holds the message, its slot is sealed, and some subscription does not have it yet."""
     SENT = "sent"
-    """A ledger held the message, and every subscription's queue has it, unless the filter excluded it."""
+    """The queue of a subscription took the message, and no other subscription is still to get it."""
+    LEFT_OUT = "left out"
+    """No subscription gets the message, by their filters, or because the topic had none."""
+    UNCERTAIN = "uncertain"
+    """All deliveries are done, and nothing tells whether they sent the message. The subscriptions say why."""
     CANCELLED = "cancelled"
     """The message was cancelled, moved or superseded in time, and is not sent."""
     PURGED = "purged"
@@ -61,22 +69,6 @@ class MessageState(StrEnum):
     """The message has expired; subscriptions that do not have it never get it."""
     UNKNOWN = "unknown"
     """No ledger holds the message: it was never sent, is still in an ingest queue, was sent direct, or is collected."""
-
-
-class Place(StrEnum):
-    """Where a message of a plan is for one subscription.
-
-    If something that could tell cannot be read, this is the earliest place that is still possible.
-    """
-
-    PLANNED = "planned"
-    """The plan was not handed out yet: the subscription is paused, or the hand-out runs."""
-    DELIVERING = "delivering"
-    """The subscription's delivery of the plan is open. Perhaps the message's part of the ledger cannot be read."""
-    PARKED = "parked"
-    """The subscription has parked messages, and this message may be among them."""
-    SENT = "sent"
-    """The subscription's queue or the queue of refused messages has the message, or the filter excluded it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,23 +112,6 @@ class WaitingMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionProgress:
-    """A subscription's progress with a message.
-
-    Attributes:
-        place: where the message is.
-        handed_out: whether the message's plan was handed out to the subscription. False exactly in PLANNED.
-        delivered: whether its queue certainly has the message. True exactly in SENT.
-    """
-
-    name: str
-    state: State
-    place: Place
-    handed_out: bool
-    delivered: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPlace:
     """Where a ledger holds a message.
 
@@ -176,7 +151,8 @@ class MessageStatus:
         ledger: the message's place in this ledger.
         recipients: all subscriptions of the topic, by name, while a ledger holds the message.
         moved_to: the id of the message that replaced it, if it was moved.
-        subscriptions: the subscriptions that get the message; empty until its slot is planned.
+        subscriptions: the subscriptions that get the message, and replays; empty until its slot is planned. Of a
+            message without a ledger, those whose consumers took it.
         claimable: whether consumers claim the message, so that it can be stopped until one has it.
         claimed_by: the subscriptions whose consumers have claimed the message.
         cancelled_late: whether it was cancelled after its slot was sealed, for all other claiming subscriptions.
@@ -229,20 +205,21 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     if isinstance(known, Cancelled | str) or (found is not None and found.cancelled):
         message_state = MessageState.CANCELLED
     elif found is None:
-        message_state = MessageState.UNKNOWN
+        progress = tuple(outcomes.progress(name, None, Outcome(Place.SENT), claim=claim) for name in claim.holders)
+        message_state = MessageState.SENT if progress else MessageState.UNKNOWN
     else:
         # If the message was found through its plan, the slot was planned after the topic state was read.
         planned = slot < state.planned or found.plan is not None
         if planned:
             if unreadable:
                 raise next(iter(unreadable.values()))
-            progress = _progress(storage, topic, subscriptions, slot, found)
+            progress = _progress(storage, state, subscriptions, slot, found, claim, cancelled=tombstone is not None)
         if planned and tombstone is not None and found.plan is None:
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
+            ended = _ended({each.place for each in progress if not each.replayed}) if planned else None
             waits = not planned and slot >= state.sealed
-            delivered = planned and all(each.delivered for each in progress)
-            message_state = MessageState.SENT if delivered else _waiting_state(state, found, waits, now_ms)
+            message_state = ended or _waiting_state(state, found, waits, now_ms)
     return MessageStatus(
         id=message_id,
         state=message_state,
@@ -258,26 +235,38 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         claimable=claimable,
         claimed_by=claim.holders,
         cancelled_late=claim.cancelled,
-        explanation=_explanation(message_state, bool(claim.holders), has_come=due_ms + _WAY_MS < now_ms),
+        explanation=_explanation(message_state, found, state, has_come=due_ms + _WAY_MS < now_ms),
     )
 
 
-def _explanation(state: MessageState, is_claimed: bool, *, has_come: bool) -> str | None:
+def _ended(places: set[Place]) -> MessageState | None:
+    """Returns the state of a message by its places, if all deliveries are done. None: some are not."""
+    if places & {Place.PLANNED, Place.DELIVERING, Place.PARKED}:
+        return None
+    for place in (Place.SENT, Place.UNCERTAIN, Place.PURGED, Place.EXPIRED):
+        if place in places:
+            return MessageState(place.value)
+    return MessageState.LEFT_OUT
+
+
+def _explanation(
+    message_state: MessageState, found: FoundMessage | None, state: TopicState, *, has_come: bool
+) -> str | None:
     """Returns what a state can mean, in words. None: the state says all.
 
     Args:
-        state: the message's state.
-        is_claimed: whether a consumer has the message.
         has_come: whether the message was due long enough ago that it is in no ingest queue.
     """
-    if state not in (MessageState.UNKNOWN, MessageState.SENT) or (state is MessageState.SENT and not has_come):
+    if message_state is MessageState.SENT and has_come:
+        direct = "It went to the queues without a ledger, so nothing tells of consumers that do not claim. "
+        return RETRIES if found is not None else direct + RETRIES
+    if message_state is not MessageState.UNKNOWN:
         return None
-    if state is MessageState.SENT or is_claimed:
-        return RETRIES
     if has_come:
+        kept = f"{state.settings.retention_ms / DAY_MS:g} days (retention_days)"
         return (
             "No ledger holds it. It went to the queues without a ledger, because it was due soon after it was sent; or "
-            f"it was delivered and its ledger is collected; or nobody sent it. {RETRIES}"
+            f"its ledger is gone, as ledgers are kept for {kept}; or nobody sent it. {RETRIES}"
         )
     return (
         "No ledger holds it. It is still in an ingest queue (for seconds, or up to five minutes if it is due in over "
@@ -330,8 +319,7 @@ def waiting_message(found: FoundMessage) -> WaitingMessage:
         encoding=checked.encoding,
         attributes=checked.attributes,
         sent_at=utc(found.sent_at_ms),
-        # As consumers see it: that of an occurrence, of an imported message, and of a retry is not settled by ingest.
-        key=options.key or options.recurring or (options.first_version or (None,))[0],
+        key=found.key,
         expires_at=None if options.expires_at_ms is None else utc(options.expires_at_ms),
         attempt=options.attempt or 0,
         original_id=options.original_id,
@@ -364,50 +352,67 @@ def _recipient(each: SubscriptionState, found: FoundMessage, slot: int) -> Recip
 
 def _progress(
     storage: Storage,
-    topic: str,
+    state: TopicState,
     subscriptions: Sequence[SubscriptionState],
     slot: int,
     message: FoundMessage,
+    claim: Claim,
+    *,
+    cancelled: bool,
 ) -> tuple[SubscriptionProgress, ...]:
-    """Reads the progress of those of a topic's subscriptions whose start is at or before a slot.
+    """Reads the progress of those of a topic's subscriptions whose start is at or before a slot, and of replays.
 
-    The order of the reads follows the way of a message: from the subscription's cursor to a delivery, and from there
-    perhaps to a park.
+    The order of the reads follows the way of a message: from the subscription's cursor to a delivery, from there
+    perhaps to a park, and to the record that the delivery leaves.
     """
-    subscriptions = [each for each in subscriptions if each.start <= slot]
+    topic, unreadable = state.topic, dict[str, Exception]()
+    opened = {
+        each.key.owner: each
+        for each in storage.deliveries.all(topic, unreadable)
+        if (each.key.plan, each.key.replay, each.complete) == (message.plan, None, False)
+    }
+    lost_parks = dict[str, Exception]()
+    parked = {each.key.owner for each in storage.parks.all(topic, lost_parks)}
+    plan = message.plan
+    records = [] if plan is None else list(storage.deliveries.sent(topic, plan, plan + 1))
+    done: dict[tuple[str, str, str], SentRecord | Delivery] = {
+        each.key.owner: each for each in records if each.key.replay is None
+    }
 
-    def delivering(it: Delivery) -> bool:
-        """Whether a delivery may have yet to send the message. A stuck delivery only has what it cannot read."""
-        opened = (it.key.plan, it.key.replay, it.complete) == (message.plan, None, False)
-        return opened and (not (it.stuck and it.names_all) or message.object_name in it.unread_objects)
+    def outcome_of(owner: tuple[str, str, str], of: SentRecord | Delivery) -> Outcome:
+        parks = owner in parked or bool(lost_parks)
+        return outcomes.outcome(state, message, of, cancelled=cancelled, parks=parks)
 
-    stored: tuple[tuple[Place, Any, Callable[[Any], bool]], ...] = (
-        (Place.DELIVERING, storage.deliveries, delivering),
-        (Place.PARKED, storage.parks, lambda _: True),
-    )
-    owners: dict[Place, set[tuple[str, str]]] = {}
-    for place, port, holds in stored:
-        unreadable: dict[str, Exception] = {}
-        found = port.all(topic, unreadable)
-        owners[place] = {(each.key.subscription, each.key.generation) for each in found if holds(each)}
-        if unreadable:
-            owners[place] |= {(each.name, each.generation) for each in subscriptions}
-
-    def place_of(each: SubscriptionState) -> Place:
+    def place_of(each: SubscriptionState) -> Outcome:
+        owner = (topic, each.name, each.generation)
         if each.cursor <= slot:
-            return Place.PLANNED
-        return next((place for place in owners if (each.name, each.generation) in owners[place]), Place.SENT)
+            return Outcome(Place.PLANNED)
+        delivery = opened.get(owner)
+        if delivery is not None and _has_sent(delivery, message.object_name):
+            done.setdefault(owner, delivery)
+            delivery = None
+        if delivery is not None or unreadable:
+            return Outcome(Place.DELIVERING)
+        if owner in done:
+            return outcome_of(owner, done[owner])
+        return Outcome(Place.UNCERTAIN, "it was handed out, but no record of its delivery is kept")
 
-    return tuple(
-        SubscriptionProgress(
-            name=each.name,
-            state=each.state,
-            place=place,
-            handed_out=place is not Place.PLANNED,
-            delivered=place is Place.SENT,
-        )
-        for each, place in ((each, place_of(each)) for each in subscriptions)
-    )
+    progress = [
+        outcomes.progress(each.name, each.state, place_of(each), done.get((topic, each.name, each.generation)), claim)
+        for each in subscriptions
+        if each.start <= slot
+    ]
+    states = {(topic, each.name, each.generation): each.state for each in subscriptions}
+    for each in records:
+        if each.key.replay is not None and each.has(message.checked.deliver_at_ms):
+            owner = each.key.owner
+            progress.append(outcomes.progress(owner[1], states.get(owner), outcome_of(owner, each), each))
+    return tuple(progress)
+
+
+def _has_sent(delivery: Delivery, object_name: str) -> bool:
+    """Whether an open delivery has sent the messages of a ledger: it is stuck, and only has what it cannot read."""
+    return delivery.stuck and delivery.names_all and object_name not in delivery.unread_objects
 
 
 def _after(after: str | datetime | None) -> bytes | None:

@@ -164,6 +164,10 @@ class TopicSettings:
         default = 0 if self.strict_erasure else DEFAULT_RETENTION_DAYS
         return (default if self.retention_days is None else self.retention_days) * DAY_MS
 
+    def record_ttl_s(self, now_ms: int) -> int:
+        """Returns the Unix second until which the record of a delivery is kept: a day longer than its ledgers."""
+        return (now_ms + self.retention_ms + DAY_MS) // 1000
+
     @property
     def heal_grace_ms(self) -> int:
         """How late a schedule may be before the sweep takes over.

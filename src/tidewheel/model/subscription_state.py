@@ -125,6 +125,28 @@ class DeliveryKey(Owned):
     replay: str | None = None
 
 
+class Tally(NamedTuple):
+    """How many messages of a delivery or of a part went which way. A try that died counts none.
+
+    Attributes:
+        sent: the queue took them. Copies count.
+        parked: the queue did not take them. They are sent later, unless they expire or are purged until then.
+        refused: SQS refused them permanently.
+        expired, purged: they were dropped for this reason. Purged ones count before the filter.
+        lost: they could not be read, and were given up.
+    """
+
+    sent: int = 0
+    parked: int = 0
+    refused: int = 0
+    expired: int = 0
+    purged: int = 0
+    lost: int = 0
+
+
+NOTHING_SENT = Tally()
+
+
 class Unread(NamedTuple):
     """The pieces of a part that could not be read. The other rows of the part were sent.
 
@@ -159,6 +181,9 @@ class Delivery(StoredSettings):
         reason: why the last of them could not be read.
         tries: how often the sweep has enqueued the parts of a stuck delivery of which objects are lost.
         edition: of the plan whose parts these are.
+        opened_ms: when the plan was handed out. No message was sent before.
+        done_ms: when the last part was marked. No message was sent after.
+        tally: of the parts that are done.
     """
 
     key: DeliveryKey
@@ -177,6 +202,9 @@ class Delivery(StoredSettings):
     tries: int = 0
     edition: int = 0
     created_slot: int = 0
+    opened_ms: int = 0
+    done_ms: int = 0
+    tally: Tally = NOTHING_SENT
 
     @property
     def complete(self) -> bool:
@@ -230,3 +258,27 @@ def wait_ms(tries: int) -> int:
     The wait is 5 minutes while no object is lost, so with 0 tries.
     """
     return min(_FIRST_WAIT_MS << min(max(tries, 1) - 1, 10), _MAX_WAIT_MS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRecord:
+    """What a delivery leaves when it is done, for the history of its messages. A table that is lost loses it.
+
+    Attributes:
+        opened_ms, done_ms, tally, start, created_slot, filter_policy: the delivery's.
+        first_ms, end_ms: of a replay, as a delivery's.
+    """
+
+    key: DeliveryKey
+    opened_ms: int
+    done_ms: int
+    tally: Tally
+    start: int = 0
+    created_slot: int = 0
+    filter_policy: str | None = None
+    first_ms: int | None = None
+    end_ms: int | None = None
+
+    def has(self, due_ms: int) -> bool:
+        """Whether the delivery was to send messages due at a time. A replay has a range."""
+        return self.first_ms is None or self.end_ms is None or self.first_ms <= due_ms < self.end_ms

@@ -6,7 +6,8 @@ consumers claim, the claim has the last word between consumers and a cancel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
@@ -74,11 +75,13 @@ class Claim:
 
     Attributes:
         holders: the subscriptions whose consumers have the message.
+        taken: subscription -> when its consumer claimed the message last, in Unix seconds, as far as consumers note it.
         cancelled: whether no other subscription gets it.
         to: the message that replaced it, if it was moved.
     """
 
     holders: tuple[str, ...] = ()
+    taken: Mapping[str, int] = field(default_factory=dict)
     cancelled: bool = False
     to: MessageId | None = None
 

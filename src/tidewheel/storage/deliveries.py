@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState, Unread
+from tidewheel.model.subscription_state import (
+    NOTHING_SENT,
+    Delivery,
+    DeliveryKey,
+    SentRecord,
+    State,
+    SubscriptionState,
+    Tally,
+    Unread,
+)
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
@@ -111,25 +120,34 @@ class Deliveries(StoredItems):
         )
         self._table.change(change, action="release_part", topic=key.topic)
 
-    def part_done(self, key: DeliveryKey, part: int, edition: int = 0) -> Delivery | None:
+    def part_done(
+        self, key: DeliveryKey, part: int, edition: int = 0, tally: Tally = NOTHING_SENT, now_ms: int = 0
+    ) -> Delivery | None:
         """Marks a part done. Returns the delivery afterwards, or None if refused.
 
-        `done + part, its lease and its unread pieces forgotten IF the delivery exists and edition as read`.
+        `done + part, tally + the part's, done_ms = now, its lease and its unread pieces forgotten IF the delivery
+        exists and edition as read`.
         """
         change = Change(
             key=table_keys.delivery_key(key),
-            sets={f"leases.#{part}": None, f"unread.#{part}": None},
-            adds={"done": frozenset((part,))},
+            sets={f"leases.#{part}": None, f"unread.#{part}": None, "done_ms": now_ms},
+            adds={"done": frozenset((part,)), **_adds(tally)},
             **as_seen({"edition": edition or None}, "attribute_exists(pk)"),
         )
         return self._table.change_and_read(change, items.decode_delivery, action="part_done", topic=key.topic)
 
     def note_unread(
-        self, read: Delivery, unread: Mapping[int, Unread], reason: str, now_ms: int, done: Iterable[int] = ()
+        self,
+        read: Delivery,
+        unread: Mapping[int, Unread],
+        reason: str,
+        now_ms: int,
+        done: Iterable[int] = (),
+        tally: Tally = NOTHING_SENT,
     ) -> bool:
         """Notes the pieces of parts that could not be read, and which parts are done. Returns False if refused.
 
-        `unread[part] = ..., done + ..., its lease forgotten IF the delivery exists and edition as read`.
+        `unread[part] = ..., done + ..., tally + ..., its lease forgotten IF the delivery exists and edition as read`.
         """
         sets: dict[str, Value | None] = {f"unread.#{part}": items.unread_text(each) for part, each in unread.items()}
         sets |= {f"leases.#{part}": None for part in unread}
@@ -138,7 +156,7 @@ class Deliveries(StoredItems):
         change = Change(
             key=table_keys.delivery_key(read.key),
             sets=sets,
-            adds={"done": ready} if ready else {},
+            adds=_adds(tally) | ({"done": ready} if ready else {}),
             **as_seen({"edition": read.edition or None}, "attribute_exists(pk)"),
         )
         return self._table.change(change, action="note_unread", topic=read.key.topic)
@@ -165,6 +183,27 @@ class Deliveries(StoredItems):
             change = replace(change, sets={**change.sets, "tries": tries})
         return self._table.change(change, action="stamp_delivery", topic=key.topic)
 
+    def finish(self, delivery: Delivery, ttl_s: int) -> None:
+        """Puts the record of a delivery that is done, then deletes the delivery.
+
+        If it stops in between, the sweep finishes the complete delivery.
+        """
+        put = Put(item=items.encode_sent(delivery, ttl_s))
+        self._table.put(put, action="record_delivery", topic=delivery.key.topic)
+        self.delete([delivery.key])
+
+    def sent(self, topic: str, first_slot: int, end_slot: int) -> Iterator[SentRecord]:
+        """Yields the records of deliveries that are done, of plans that begin in a range, the last plan first.
+
+        Reads page by page, as far as it is asked. Leaves out records that cannot be read.
+        """
+        first, last = table_keys.sent_range(first_slot, end_slot)
+        if first >= last:
+            return iter(())
+        values = {"pk": table_keys.topic_partition(topic), "first": first, "last": last}
+        found = self._table.query("pk = :pk AND sk BETWEEN :first AND :last", values, first_page=100, backwards=True)
+        return items.each_readable(found, items.decode_sent, table_keys.SENT, {})
+
     def delete(self, keys: Iterable[DeliveryKey]) -> None:
         """Deletes complete deliveries and deliveries of dead generations. Ignores missing deliveries.
 
@@ -172,6 +211,10 @@ class Deliveries(StoredItems):
         """
         for key in keys:
             self._table.delete(table_keys.delivery_key(key), action="delete_deliveries", topic=key.topic)
+
+
+def _adds(tally: Tally) -> dict[str, Value]:
+    return {f"#{name}": count for name, count in items.tally_fields(tally).items()}
 
 
 def hand_out_writes(step: HandOut) -> list[Write]:

@@ -25,7 +25,15 @@ from tidewheel.model.park import Park
 from tidewheel.model.plan import Trash, decode_plan
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import STORED_SETTINGS, TopicSettings, read_stored
-from tidewheel.model.subscription_state import Delivery, PlainReader, State, SubscriptionState, Unread
+from tidewheel.model.subscription_state import (
+    Delivery,
+    PlainReader,
+    SentRecord,
+    State,
+    SubscriptionState,
+    Tally,
+    Unread,
+)
 from tidewheel.model.tombstone import Claim, Tombstone
 from tidewheel.model.topic_state import NextWork, Purge, TopicState, check_layout
 from tidewheel.model.untrusted import json_of, text, whole
@@ -354,7 +362,7 @@ _DELIVERY = Fields(
         "unread", lambda value: _unread(value["M"]), lambda unread: {str(n): unread_text(it) for n, it in unread}
     ),
     plain(string, "reason", default=None),
-    plain(number, "tries", "edition", "created_slot", default=0),
+    plain(number, "tries", "edition", "created_slot", "opened_ms", "done_ms", default=0),
 )
 
 
@@ -378,14 +386,44 @@ def _leases(taken: Item) -> tuple[tuple[int, int], ...]:
 def encode_delivery(delivery: Delivery) -> Item:
     """Returns a delivery's item."""
     checks = check_fields(delivery.key.topic, delivery.next_check_ms)
-    return _item(table_keys.delivery_key(delivery.key), _DELIVERY.attributes(delivery) | delivery.stored() | checks)
+    fields = _DELIVERY.attributes(delivery) | tally_fields(delivery.tally)
+    return _item(table_keys.delivery_key(delivery.key), fields | delivery.stored() | checks)
 
 
 @_reading
 def decode_delivery(item: Item) -> Delivery:
     """Reads a delivery."""
     key = table_keys.parse_delivery_key(key_of(item))
-    return Delivery(key=key, **_DELIVERY.values(item), **_stored_settings(item))
+    return Delivery(key=key, tally=_tally(item), **_DELIVERY.values(item), **_stored_settings(item))
+
+
+def tally_fields(tally: Tally) -> dict[str, int]:
+    """Returns the attributes of a tally. Zeros have none."""
+    return {name: count for name, count in tally._asdict().items() if count}
+
+
+def _tally(item: Item) -> Tally:
+    return Tally(**{name: number(item[name]) for name in Tally._fields if name in item})
+
+
+_SENT = Fields(
+    plain(number, "opened_ms", "done_ms"),
+    plain(number, "start", "created_slot", default=0),
+    plain(string, "filter_policy", default=None),
+    plain(number, "first_ms", "end_ms", default=None),
+)
+
+
+def encode_sent(delivery: Delivery, ttl_s: int) -> Item:
+    """Returns the record that a delivery leaves when it is done."""
+    fields = {table_keys.TTL_ATTRIBUTE: ttl_s, **_SENT.attributes(delivery), **tally_fields(delivery.tally)}
+    return _item(table_keys.sent_key(delivery.key), fields)
+
+
+@_reading
+def decode_sent(item: Item) -> SentRecord:
+    """Reads the record of a delivery that is done."""
+    return SentRecord(key=table_keys.parse_sent_key(key_of(item)), tally=_tally(item), **_SENT.values(item))
 
 
 _PARK = Fields(
@@ -461,14 +499,19 @@ def decode_move(item: Item) -> MessageId | None:
     return _message_id(item["moves"]) if "moves" in item else None
 
 
+CLAIMED_AT = "#at"
+"""The end of an attribute of a claim, behind its holder: the Unix second in which the holder claimed last."""
+
+
 def decode_claim(item: Item) -> Claim:
     """Reads a claim. Consumers write claims, so a malformed id names no message."""
     holders = {name.partition("#")[0] for name in item if "#" in name}
+    taken = {name.partition("#")[0]: number(at) for name, at in item.items() if name.endswith(CLAIMED_AT) and "N" in at}
     try:
         to = _message_id(item["moved_to"]) if "moved_to" in item else None
     except (KeyError, ValueError):
         to = None
-    return Claim(holders=tuple(sorted(holders)), cancelled="cancelled" in item, to=to)
+    return Claim(holders=tuple(sorted(holders)), taken=taken, cancelled="cancelled" in item, to=to)
 
 
 class Note(NamedTuple):

@@ -91,10 +91,13 @@ class Plans:
         item = next(found, None)
         return None if item is None else self._plan_of(item, whole)
 
-    def before(self, topic: str, slot: int) -> Iterator[Plan]:
+    def before(self, topic: str, slot: int, unreadable: dict[str, Exception] | None = None) -> Iterator[Plan]:
         """Yields the plans that begin at or before a slot, the last first. Reads page by page, as far as it is asked.
 
-        The first is the only one that can hold the slot. Errors are as in `read`.
+        The first is the only one that can hold the slot.
+
+        Args:
+            unreadable: gets the error of each plan that cannot be read. None: the first error is raised, as in `read`.
         """
         found = self._table.query(
             "pk = :pk AND sk BETWEEN :first AND :last",
@@ -102,7 +105,13 @@ class Plans:
             first_page=1,
             backwards=True,
         )
-        return (self._plan_of(item, whole=True) for item in found)
+        for item in found:
+            try:
+                yield self._plan_of(item, whole=True)
+            except (CorruptMetadata, ObjectMissing) as error:
+                if unreadable is None:
+                    raise
+                unreadable[f"plan {table_keys.plan_slot(items.key_of(item)[1])}"] = error
 
     def ranges(
         self, topic: str, *, first_slot: int = 0, end_slot: int | None = None, limit: int | None = None

@@ -6,6 +6,7 @@
     plan          T#<topic>                PLAN#<first slot>
     subscription  T#<topic>                SUB#<name>
     delivery      T#<topic>                DELIVERY#<subscription>#<generation>#<first slot>, and #<id> of a replay
+    sent record   T#<topic>                SENT#<first slot>#<subscription>#<generation>, and #<id> of a replay
     park          T#<topic>                PARK#<subscription>#<generation>#<id>
     trash         T#<topic>                TRASH#<dead from this slot>#<id>
     recurring     T#<topic>                RECUR#<name>
@@ -54,6 +55,7 @@ BUCKETS = "BUCKET#"
 PLANS = "PLAN#"
 SUBSCRIPTIONS = "SUB#"
 DELIVERIES = "DELIVERY#"
+SENT = "SENT#"
 PARKS = "PARK#"
 TRASH = "TRASH#"
 MERGE = "MERGE"
@@ -192,6 +194,33 @@ def parse_delivery_key(key: Key) -> DeliveryKey:
     return DeliveryKey(
         topic=topic_of(key[0]), subscription=subscription, generation=generation, plan=int(plan), replay=replay
     )
+
+
+def sent_key(key: DeliveryKey) -> Key:
+    """Returns the key of the record of a delivery that is done."""
+    name = f"{SENT}{slot_text(key.plan)}#{key.subscription}#{key.generation}"
+    return topic_partition(key.topic), name if key.replay is None else f"{name}#{key.replay}"
+
+
+def parse_sent_key(key: Key) -> DeliveryKey:
+    """Returns the delivery of a key from `sent_key`.
+
+    Raises:
+        ValueError: the key is of another form.
+    """
+    _, plan, subscription, generation, *replay = key[1].split("#")
+    return DeliveryKey(
+        topic=topic_of(key[0]),
+        subscription=subscription,
+        generation=generation,
+        plan=int(plan),
+        replay=replay[0] if replay else None,
+    )
+
+
+def sent_range(first_slot: int, end_slot: int) -> tuple[str, str]:
+    """Returns the bounds of the sort keys of records of plans that begin in [first_slot, end_slot)."""
+    return SENT + slot_text(max(0, first_slot)), SENT + slot_text(max(0, end_slot))
 
 
 def park_key(key: ParkKey) -> Key:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidewheel.errors import CorruptMetadata
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
-from tidewheel.model.tombstone import Claim, Holder, Tombstone
+from tidewheel.model.tombstone import KEPT_S, Claim, Holder, Tombstone
 from tidewheel.model.topic_state import ALL_SEALED, TopicState
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
@@ -181,14 +181,16 @@ class Claims(StoredItems):
     def claim(self, topic: str, name: str, holder: Holder, ttl_s: int) -> int | None:
         """Claims a message for a subscription. Returns how often it has done so, or None if the message is cancelled.
 
-        `ADD claimed 1, <holder> 1 IF no cancelled`. A consumer that died after its claim gets the message again.
+        `ADD claimed 1, <holder> 1; SET <holder>#at IF no cancelled`.
+
+        A consumer that died after its claim gets the message again.
         """
         change = Change(
             key=table_keys.claim_key(topic, name),
             condition="attribute_not_exists(cancelled)",
-            sets={"#ttl": ttl_s},
+            sets={"#ttl": ttl_s, "#at": ttl_s - KEPT_S},  # a message is claimed once it is due
             adds={"claimed": 1, "#holder": 1},
-            names={"holder": str(holder)},
+            names={"holder": str(holder), "at": f"{holder}{items.CLAIMED_AT}"},
         )
         done, item = self._table.change_and_get(change, action="claim", topic=topic)
         return number(item[str(holder)]) if done and item is not None else None
@@ -224,6 +226,12 @@ class Claims(StoredItems):
         """Reads a claim. A message without an item has neither holders nor a cancel."""
         item = self._table.get(table_keys.claim_key(topic, message_id))
         return Claim() if item is None else items.decode_claim(item)
+
+    def among(self, topic: str, ids: Iterable[MessageId]) -> dict[MessageId, Claim]:
+        """Reads the claims of messages, with a BatchGetItem for 100 messages. Leaves out messages without an item."""
+        wanted = {table_keys.claim_key(topic, id)[0]: id for id in ids}
+        found = self._table.get_many(table_keys.claim_key(topic, id) for id in wanted.values())
+        return {wanted[items.key_of(item)[0]]: items.decode_claim(item) for item in found}
 
 
 def superseding(topic: str, message_id: MessageId, ttl_s: int, *, from_all: bool) -> Change:

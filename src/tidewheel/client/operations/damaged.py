@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -124,7 +124,7 @@ def restore(connection: Connection, clock: Clock, topic: str, id: str) -> None:
         raise NothingToRestore(", ".join(left))
 
 
-def give_up(connection: Connection, topic: str, id: str, reason: str) -> None:
+def give_up(connection: Connection, clock: Clock, topic: str, id: str, reason: str) -> None:
     """Deletes a damaged delivery or park, and keeps a record. See `Tidewheel.give_up_damaged`.
 
     If it stops after the record is sent, the messages are still there, and another call sends a second record.
@@ -144,7 +144,9 @@ def give_up(connection: Connection, topic: str, id: str, reason: str) -> None:
     if isinstance(item, Park):
         connection.storage.parks.delete([item.key])
     else:
-        connection.storage.deliveries.delete([item.key])
+        storage, lost = connection.storage, item.tally._replace(lost=max(1, item.unread_rows))
+        now_ms, settings = clock.now_ms(), storage.topic_states.existing(topic).settings
+        storage.deliveries.finish(replace(item, tally=lost, done_ms=now_ms), settings.record_ttl_s(now_ms))
 
 
 def _described_item(item: UnreadableItem) -> Damaged:

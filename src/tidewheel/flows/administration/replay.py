@@ -156,6 +156,7 @@ def _delivery(to: SubscriptionState, plan: Plan, first_ms: int, end_ms: int, now
         end_ms=end_ms,
         edition=plan.edition,
         created_slot=to.created_slot,
+        opened_ms=now_ms,
         **to.stored(),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from operator import add
 from typing import NamedTuple
 
@@ -21,10 +22,11 @@ from tidewheel.flows.delivery.unread import is_of_object, lost_objects, notes_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import persistently
 from tidewheel.ledger.rows import without_repeats
+from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.message import id_bytes
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import Delivery, DeliveryKey, Unread
+from tidewheel.model.subscription_state import NOTHING_SENT, Delivery, DeliveryKey, Tally, Unread
 from tidewheel.model.topic_state import TopicState
 
 _MOST_TIMES_INLINE = 4
@@ -43,6 +45,8 @@ class Delivered(NamedTuple):
         parked: messages that the queue did not take, and that were parked.
         expired: messages that were dropped because their time had passed, counted for each subscription.
         unread: objects that are lost or refused. The sweep has their rows tried again.
+        refused: messages that SQS refused permanently.
+        purged: messages that were dropped because they were purged.
     """
 
     messages: int = 0
@@ -51,6 +55,13 @@ class Delivered(NamedTuple):
     parked: int = 0
     expired: int = 0
     unread: tuple[str, ...] = ()
+    refused: int = 0
+    purged: int = 0
+
+    @property
+    def tally(self) -> Tally:
+        """The same, as a delivery counts it."""
+        return Tally(self.messages, self.parked, self.refused, self.expired, self.purged)
 
     def plus(self, more: Delivered) -> Delivered:
         """Returns the result of both."""
@@ -68,7 +79,7 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
             same ids.
         after the subscription is marked as broken, or after messages that its queue did not take are parked: likewise.
         after the rest of a large ledger is noted, for which there was no time: the sweep enqueues the part.
-        before the delivery is deleted: the sweep deletes it.
+        before the delivery is finished: the sweep finishes it.
 
     Raises:
         PartLeased: another worker has the part, or had the part less than LEASE_MS ago and died.
@@ -95,14 +106,15 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
     if sent is None:
         return None
     if sent.left is not None:
-        note, reason = {part: sent.left}, str(sent.done.failures[-1])
-        persistently(lambda: ports.deliveries.note_unread(delivery, note, reason, now_ms))
+        note, reason, tally = {part: sent.left}, str(sent.done.failures[-1]), sent.done.tally
+        persistently(lambda: ports.deliveries.note_unread(delivery, note, reason, now_ms, tally=tally))
         if sent.goes_on:
             ports.queues.enqueue_parts(key, [part])
         return sent.done
-    after = persistently(lambda: ports.deliveries.part_done(key, part, delivery.edition))
+    done_ms, tally = unchecked_ms(ports.clock), sent.done.tally
+    after = persistently(lambda: ports.deliveries.part_done(key, part, delivery.edition, tally, done_ms))
     if after is not None and after.complete:
-        ports.deliveries.delete([key])
+        ports.deliveries.finish(after, state.settings.record_ttl_s(done_ms))
     return sent.done
 
 
@@ -168,7 +180,7 @@ def _send_portions(
             found = due_rows(ports, state, plan, own)
             errors |= {piece: each.error for each in found.unread for piece in each.pieces}
             sent = _send(ports, state, delivery, found.rows)
-            done = done.plus(sent._replace(segments=len({piece.planned for piece in own})))
+            done = done.plus(sent._replace(segments=len({piece.planned for piece in own}), purged=found.purged))
     if not errors:
         return _Sent(done)
     left = unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
@@ -183,7 +195,8 @@ def _send(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -
     messages = sending.queue_messages(live, state.settings, carry=delivery.carry, claim=delivery.key.generation)
     outcome = sending.send(ports, delivery.queue_url, messages)
     parked = park_rest(ports, state, delivery, live, outcome) if outcome.untaken else 0
-    return Delivered(messages=outcome.sent, failures=outcome.failures, parked=parked, expired=expired)
+    refused = outcome.refused
+    return Delivered(messages=outcome.sent, failures=outcome.failures, parked=parked, expired=expired, refused=refused)
 
 
 def _ready(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -> tuple[pa.Table, int]:
@@ -208,7 +221,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     pieces = [piece for part in parts for piece in part]
     segments = len({piece.planned for piece in pieces})
     failures: list[Exception] = []
-    rows, unread = due_rows(ports, state, plan, pieces)
+    rows, unread, purged = due_rows(ports, state, plan, pieces)
     rows = without_repeats(rows)
     if rows.num_rows * len(deliveries) > _MOST_TIMES_INLINE * state.settings.inline_rows:
         _leave_to_queue(ports, deliveries, failures)  # more rows than estimated: send in parts, which are bounded
@@ -216,7 +229,7 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
     ready: list[_Ready] = []
     for delivery in deliveries:
         with _alone(ports, delivery, failures):
-            ready.append(_Ready(delivery, *_ready(ports, state, delivery, rows)))
+            ready.append(_Ready(delivery, *_ready(ports, state, delivery, rows), purged))
     failures += [each.error for each in unread]
     notes = notes_of(parts, unread, plan.part_count) if unread else {}
     note = partial(_note, ports, notes, str(unread[0].error)) if unread else None
@@ -226,11 +239,12 @@ def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Seq
 
 
 class _Ready(NamedTuple):
-    """The rows of a delivery that are to be sent now, and how many have expired."""
+    """The rows of a delivery that are to be sent now, and how many have expired or are purged."""
 
     delivery: Delivery
     rows: pa.Table
     expired: int
+    purged: int
 
 
 @contextmanager
@@ -247,49 +261,51 @@ def _send_ready(
     ports: Ports,
     state: TopicState,
     ready: Sequence[_Ready],
-    note: Callable[[Delivery], object] | None,
+    note: Callable[[Delivery, Tally], object] | None,
     failures: list[Exception],
 ) -> Delivered:
-    """Sends the rows of deliveries side by side, parks the rest of each, and deletes the deliveries.
+    """Sends the rows of deliveries side by side, parks the rest of each, and finishes the deliveries.
 
     If pieces could not be read, notes them instead.
     """
     sendings = [
         (to.queue_url, sending.queue_messages(rows, state.settings, carry=to.carry, claim=to.key.generation))
-        for to, rows, _ in ready
+        for to, rows, *_ in ready
     ]
     outcomes = sending.send_all(ports, sendings)
     done: list[Delivery] = []
-    parked = 0
-    for (delivery, rows, _), outcome in zip(ready, outcomes, strict=True):
+    total = NOTHING_SENT
+    for (delivery, rows, expired, purged), outcome in zip(ready, outcomes, strict=True):
         failures += [] if outcome.error is None else [outcome.error]
         with _alone(ports, delivery, failures):
-            if outcome.untaken:
-                parked += park_rest(ports, state, delivery, rows, outcome)
+            parked = park_rest(ports, state, delivery, rows, outcome) if outcome.untaken else 0
+            tally = Tally(outcome.sent, parked, outcome.refused, expired, purged)
+            total = Tally(*map(add, total, tally))
             if note is None:
-                done.append(delivery)
+                done.append(replace(delivery, tally=tally))
             else:
-                note(delivery)
-    _delete_done(ports, done, failures)
-    expired = sum(each.expired for each in ready)
-    return Delivered(messages=sum(each.sent for each in outcomes), parked=parked, expired=expired)
+                note(delivery, tally)
+    for delivery in done:
+        _finish(ports, state, delivery, failures)
+    return Delivered(messages=total.sent, parked=total.parked, expired=total.expired)
 
 
-def _note(ports: Ports, notes: Mapping[int, Unread], reason: str, delivery: Delivery) -> None:
+def _note(ports: Ports, notes: Mapping[int, Unread], reason: str, delivery: Delivery, tally: Tally) -> None:
     """Notes the pieces of a delivery that could not be read, and that its other parts are done."""
     others, now_ms = set(range(delivery.parts)).difference(notes), ports.clock.now_ms()
-    persistently(lambda: ports.deliveries.note_unread(delivery, notes, reason, now_ms, others))
+    persistently(lambda: ports.deliveries.note_unread(delivery, notes, reason, now_ms, others, tally))
 
 
-def _delete_done(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:
-    """Deletes complete deliveries. If that fails, marks their parts done, and the sweep deletes the deliveries."""
+def _finish(ports: Ports, state: TopicState, delivery: Delivery, failures: list[Exception]) -> None:
+    """Finishes a complete delivery. If that fails, marks its parts done, and the sweep finishes the delivery."""
+    key, edition, now_ms = delivery.key, delivery.edition, unchecked_ms(ports.clock)
     try:
-        ports.deliveries.delete([each.key for each in deliveries])
+        ports.deliveries.finish(replace(delivery, done_ms=now_ms), state.settings.record_ttl_s(now_ms))
     except Exception as error:
         failures.append(error)
-        for delivery in deliveries:
-            for part in range(delivery.parts):
-                persistently(partial(ports.deliveries.part_done, delivery.key, part, delivery.edition))
+        tallies = chain([delivery.tally], repeat(NOTHING_SENT))
+        for part, tally in zip(range(delivery.parts), tallies, strict=False):
+            persistently(partial(ports.deliveries.part_done, key, part, edition, tally, now_ms))
 
 
 def _leave_to_queue(ports: Ports, deliveries: Sequence[Delivery], failures: list[Exception]) -> None:

@@ -296,6 +296,7 @@ def _delivery(subscription: SubscriptionState, plan: Plan, now_ms: int, at_once:
         leases=tuple((part, now_ms) for part in range(parts)) if at_once else (),
         edition=plan.edition,
         created_slot=subscription.created_slot,
+        opened_ms=now_ms,
         **subscription.stored(),
     )
 

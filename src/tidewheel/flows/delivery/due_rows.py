@@ -33,10 +33,15 @@ class UnreadSegment(NamedTuple):
 
 
 class DueRows(NamedTuple):
-    """The rows that could be read, sorted as a ledger's, and the pieces that could not."""
+    """The rows that could be read, sorted as a ledger's, and the pieces that could not.
+
+    Attributes:
+        purged: how many others were dropped because they are purged.
+    """
 
     rows: pa.Table
     unread: list[UnreadSegment]
+    purged: int = 0
 
 
 def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece]) -> DueRows:
@@ -51,6 +56,7 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
     wanted = list(by_segment.items())
     found: list[pa.Table | None] = [None] * len(wanted)
     errors: list[Exception | None] = [None] * len(wanted)
+    purged = [0] * len(wanted)
 
     def read(index: int) -> None:
         planned, its_pieces = wanted[index]
@@ -62,7 +68,9 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
             errors[index] = error
             return
         slices = [rows.slice(piece.first_row, piece.end_row - piece.first_row) for piece in its_pieces]
-        found[index] = _due(pa.concat_tables(slices), state, plan)
+        due = _due(pa.concat_tables(slices), state, plan)
+        kept = without_purged(due, state)
+        found[index], purged[index] = kept, due.num_rows - kept.num_rows
 
     with deadline.share(2):
         ports.parallel(read, range(len(wanted)))
@@ -73,16 +81,16 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
     ]
     tables = [each for each in found if each is not None]
     rows = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
-    return DueRows(rows if len(tables) <= 1 else sort_rows(rows.combine_chunks()), unread)
+    return DueRows(rows if len(tables) <= 1 else sort_rows(rows.combine_chunks()), unread, sum(purged))
 
 
 def _due(rows: pa.Table, state: TopicState, plan: Plan) -> pa.Table:
-    """Drops rows that are outside the plan, cancelled or purged."""
+    """Drops rows that are outside the plan or cancelled."""
     times = rows.column("deliver_at_ms")
     keep = pc.and_(
         pc.greater_equal(times, plan.first_slot * state.slot_ms), pc.less(times, plan.end_slot * state.slot_ms)
     )
-    return without_purged(without_ids(rows.filter(keep), map(id_bytes, plan.cancelled)), state)
+    return without_ids(rows.filter(keep), map(id_bytes, plan.cancelled))
 
 
 def without_ids(rows: pa.Table, ids: Iterable[bytes]) -> pa.Table:

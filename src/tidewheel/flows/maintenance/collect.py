@@ -160,6 +160,14 @@ def _delete(
     kept_plans = {each.key.plan for each in quarantined}
     delete = ports.objects.erase if state.settings.strict_erasure else ports.objects.delete
     replaced_before_ms = ports.clock.now_ms() - (LAG_MS if state.settings.live_view else 0)
+    # First: a name that is in the trash already, as a collection stopped, must not be left in a bucket.
+    for bucket in buckets:
+        if bucket.last_slot < until:
+            ports.buckets.delete(topic, bucket.id)
+            delete({bucket.object_name}.difference(kept))
+            done.buckets += 1
+            done.objects += 1
+    _pass(ports, state, [each for each in buckets if until <= each.last_slot < state.planned])
     for trash in all_trash:
         if trash.dead_from <= until and trash.put_ms <= replaced_before_ms:
             delete(name for name in trash.objects if name not in kept)
@@ -176,13 +184,6 @@ def _delete(
             done.plans += 1
         else:
             done.left(b)
-    for bucket in buckets:
-        if bucket.last_slot < until:
-            ports.buckets.delete(topic, bucket.id)
-            delete({bucket.object_name}.difference(kept))
-            done.buckets += 1
-            done.objects += 1
-    _pass(ports, state, [each for each in buckets if until <= each.last_slot < state.planned])
     last = ports.merges.last_trash(topic)
     if last is not None:
         done.left(last)

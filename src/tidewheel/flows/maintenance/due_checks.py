@@ -84,7 +84,7 @@ def by_owner(keys: Sequence[_Key]) -> list[list[_Key]]:
 
 
 def check_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
-    """Enqueues the open parts of an old delivery again. Deletes a complete or ownerless delivery.
+    """Enqueues the open parts of an old delivery again. Finishes a complete delivery, and deletes an ownerless one.
 
     The first stamp keeps other sweeps off while this sweep enqueues. If it stops after that, or the queue takes no
     tasks for now, the next sweep tries again. If it stops after the tasks, they are enqueued once more, and leases
@@ -98,12 +98,14 @@ def check_delivery(ports: Ports, key: DeliveryKey, swept: SweepResult) -> None:
     delivery = ports.deliveries.read(key)
     if delivery is None:
         return
-    if delivery.complete:
-        ports.deliveries.delete([key])
-        return
     state = ports.topic_states.read(key.topic)
     now_ms = ports.clock.now_ms()
-    if state is None or delivery.next_check_ms > now_ms:  # another sweep has it
+    if state is None:
+        return
+    if delivery.complete:
+        ports.deliveries.finish(delivery, state.settings.record_ttl_s(now_ms))
+        return
+    if delivery.next_check_ms > now_ms:  # another sweep has it
         return
     enqueued_ms = now_ms + LEASE_MS
     tries = delivery.tries + (delivery.stuck and delivery.lost)  # parts of a large delivery may wait long for workers

@@ -51,6 +51,12 @@ class FoundMessage:
     cancelled: bool = False
 
     @property
+    def key(self) -> str | None:
+        """The key, as consumers see it. Ingest settles none of an occurrence, an imported message or a retry."""
+        options = self.checked.options or Options()
+        return options.key or options.recurring or (options.first_version or (None,))[0]
+
+    @property
     def expires_at_ms(self) -> int | None:
         """The expiry time, if the sender gave an expiry."""
         return None if self.checked.options is None else self.checked.options.expires_at_ms

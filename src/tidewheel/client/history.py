@@ -1,0 +1,215 @@
+"""Finds messages that were sent, the newest first. See `Tidewheel.history`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidewheel.aws.tries import classified
+from tidewheel.client.core import Core
+from tidewheel.client.outcome import Place, SubscriptionProgress, outcome, progress
+from tidewheel.client.waiting import WaitingMessage, waiting_message
+from tidewheel.clock import utc
+from tidewheel.errors import InvalidValue, needs_extra
+from tidewheel.model.duration import at_ms
+from tidewheel.model.message import MessageId, id_bytes, id_floor, id_text
+from tidewheel.model.subscription_state import SubscriptionState
+from tidewheel.model.tombstone import Claim
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.untrusted import check_whole
+from tidewheel.model.validation import check_group, check_key
+
+if TYPE_CHECKING:
+    from tidewheel.flows.waiting.passed import Passed, PassedMessage
+
+HOUR_MS = 3_600_000
+MAX_DAYS = 90
+_TOGETHER = 100
+"""Messages whose claims are read with one BatchGetItem."""
+_PATIENCE = 20
+"""Reads after which found messages do not wait for others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentMessage:
+    """A message that was sent, or perhaps sent.
+
+    Attributes:
+        message: the message with its body and key. A retry has the `original_id` of its chain, and its `attempt`.
+        subscriptions: those whose deliveries are done. Others may still get the message.
+        cancelled: whether it was cancelled while it was in the queues. Consumers that claim messages then drop it.
+    """
+
+    message: WaitingMessage
+    subscriptions: tuple[SubscriptionProgress, ...]
+    cancelled: bool = False
+
+    @property
+    def id(self) -> MessageId:
+        """The message's id. `until=id` goes on behind this message."""
+        return self.message.id
+
+
+class History(Iterator[SentMessage]):
+    """The messages that `Tidewheel.history` finds, read as they are asked for.
+
+    Attributes:
+        complete: once there are no more: whether it looked as far back as asked, or as ledgers are kept.
+    """
+
+    def __init__(self, look: Passed, found: Iterator[SentMessage], kept_from_ms: int) -> None:
+        self._look, self._found, self._kept_from_ms = look, found, kept_from_ms
+
+    def __next__(self) -> SentMessage:
+        """Returns the next message, which is due before the last one."""
+        with classified():
+            return next(self._found)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has looked as far back as asked, and did not end at its number of reads."""
+        return self._look.complete
+
+    @property
+    def looked_back_to(self) -> datetime:
+        """The time down to which it has looked. To go on there, give this as `until`."""
+        return utc(max(self._look.looked_back_ms, self._kept_from_ms))
+
+    @property
+    def reads(self) -> int:
+        """How many segments of ledgers it has read."""
+        return self._look.reads
+
+    @property
+    def unreadable(self) -> Mapping[str, Exception]:
+        """The error of each ledger or plan that could not be read, by its name. Its messages are missing."""
+        return self._look.unreadable
+
+
+def history(
+    core: Core,
+    topic: str,
+    subscription: str | None = None,
+    since: datetime | float | None = None,
+    until: datetime | float | str | None = None,
+    key: str | None = None,
+    group: str | None = None,
+) -> History:
+    """Finds messages that were sent, the newest first. See `Tidewheel.history`."""
+    if key is not None:
+        check_key(key)
+    if group is not None:
+        check_group(group)
+    storage, now_ms = core.connection.storage, core.clock.now_ms()
+    if isinstance(until, str):
+        end_id = id_bytes(until)
+    else:
+        end_id = id_floor(now_ms + 1 if until is None else min(now_ms + 1, at_ms("until", until)))
+    with needs_extra("what reads ledgers (history)", "read"):
+        from tidewheel.flows.waiting.passed import Passed, Wanted
+    state = storage.topic_states.existing(topic)
+    kept_from_ms = state.collected_until * state.slot_ms
+    first_ms = kept_from_ms if since is None else at_ms("since", since)
+    if id_floor(first_ms) >= end_id:
+        raise InvalidValue("since", since, "give a time before `until`, and before now")
+    wanted = Wanted(first_ms=first_ms, end_id=end_id, key=key, group=group)
+    look = Passed(storage, state, wanted, lambda record: subscription in (None, record.key.subscription))
+    return History(look, _told(core, state, look), kept_from_ms)
+
+
+def _told(core: Core, state: TopicState, look: Passed) -> Iterator[SentMessage]:
+    """Yields the found messages that were sent, or perhaps sent, with what is known of each."""
+    storage, topic = core.connection.storage, state.topic
+    subscriptions: dict[tuple[str, str], SubscriptionState] = {}
+    parked: set[tuple[str, str]] | None = None
+    for batch in _batches(look):
+        if not subscriptions:
+            subscriptions = {(each.name, each.generation): each for each in storage.subscriptions.all(topic, {})}
+        records = [record for each in batch for record in each.records]
+        if parked is None and any(each.tally.parked for each in records):
+            parked = {(each.key.subscription, each.key.generation) for each in storage.parks.all(topic, {})}
+        ids = [id_text(each.found.checked.id) for each in batch]
+        claims = storage.claims.among(topic, [id for id in ids if state.claims(id)])
+        late = any(each.key.plan < each.created_slot for each in records)
+        cancelled = storage.tombstones.among(topic, state.slot_ms, ids) if late else ()
+        for id, each in zip(ids, batch, strict=True):
+            told = _sent(state, each, subscriptions, parked or (), claims.get(id), cancelled=id in cancelled)
+            if told is not None:
+                yield told
+
+
+def _batches(look: Passed) -> Iterator[list[PassedMessage]]:
+    """Yields the found messages, few at first, and those that are found before many others are looked for."""
+    batch: list[PassedMessage] = []
+    size, begun = 1, 0
+    for each in look.messages():
+        if each is not None:
+            batch.append(each)
+        if len(batch) == size or (batch and look.reads >= begun + _PATIENCE):
+            yield batch
+            batch, size, begun = [], min(_TOGETHER, 10 * size), look.reads
+    if batch:
+        yield batch
+
+
+def _sent(
+    state: TopicState,
+    passed: PassedMessage,
+    subscriptions: Mapping[tuple[str, str], SubscriptionState],
+    parked: Collection[tuple[str, str]],
+    claim: Claim | None,
+    *,
+    cancelled: bool,
+) -> SentMessage | None:
+    """Returns what is known of a message. None: it was sent to no subscription."""
+    found = passed.found
+    told = []
+    for record in passed.records:
+        if not record.has(found.checked.deliver_at_ms):
+            continue
+        owner = (record.key.subscription, record.key.generation)
+        of = outcome(state, found, record, cancelled=cancelled, parks=owner in parked)
+        subscription = subscriptions.get(owner)
+        told.append(progress(owner[0], None if subscription is None else subscription.state, of, record, claim))
+    if not any(each.place in (Place.SENT, Place.UNCERTAIN) for each in told):
+        return None
+    stopped = claim is not None and claim.cancelled
+    told.sort(key=lambda each: (each.name, each.replayed))
+    return SentMessage(message=waiting_message(found), subscriptions=tuple(told), cancelled=stopped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentHour:
+    """The messages that queues took in an hour, from ledgers.
+
+    Attributes:
+        start: when the hour begins.
+        messages: of all subscriptions together: a message counts once for each.
+        by_subscription: the same, by subscription. Those without messages are left out.
+    """
+
+    start: datetime
+    messages: int
+    by_subscription: Mapping[str, int]
+
+
+def sent_by_hour(core: Core, topic: str, days: int) -> list[SentHour]:
+    """Counts sent messages. See `Tidewheel.sent_by_hour`."""
+    check_whole("days", days, 1, MAX_DAYS)
+    storage, now_ms = core.connection.storage, core.clock.now_ms()
+    slot_ms = storage.topic_states.existing(topic).slot_ms
+    first, end = now_ms // HOUR_MS - 24 * days + 1, now_ms // HOUR_MS + 1
+    counts: dict[int, Counter[str]] = {hour: Counter() for hour in range(first, end)}
+    for record in storage.deliveries.sent(topic, 0, now_ms // slot_ms + 1):
+        hour = record.opened_ms // HOUR_MS
+        if record.tally.sent and hour in counts:
+            counts[hour][record.key.subscription] += record.tally.sent
+        if hour < first and record.key.replay is None:  # plans are handed out in their order
+            break
+    return [
+        SentHour(start=utc(hour * HOUR_MS), messages=each.total(), by_subscription=each)
+        for hour, each in counts.items()
+    ]

@@ -1,0 +1,171 @@
+"""Tells what became of a planned message for one subscription.
+
+A message was *sent* when its subscription's queue took it. SQS shows it from its due time on. A consumer that claims
+messages *takes* one. SQS does not tell what other consumers do.
+
+`SENT` is only said where nothing else can be true. A delivery counts its messages that were parked, refused, expired,
+purged or lost. If one of them may be the message, its place is `UNCERTAIN`, and `why` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidewheel.clock import utc
+from tidewheel.model.message import id_deliver_at_ms
+from tidewheel.model.settings import MAX_SKEW_MS
+from tidewheel.model.subscription_state import Delivery, SentRecord, State
+from tidewheel.model.tombstone import Claim
+from tidewheel.model.topic_state import TopicState
+from tidewheel.model.validation import Options
+
+if TYPE_CHECKING:
+    from tidewheel.flows.waiting.peek import FoundMessage
+
+
+class Place(StrEnum):
+    """Where a message of a plan is for one subscription.
+
+    If something that could tell cannot be read, this is the earliest place that is still possible.
+    """
+
+    PLANNED = "planned"
+    """The plan was not handed out yet: the subscription is paused, or the hand-out runs."""
+    DELIVERING = "delivering"
+    """The subscription's delivery of the plan is open. Perhaps the message's part of the ledger cannot be read."""
+    PARKED = "parked"
+    """The subscription has parked messages, and this message may be among them."""
+    SENT = "sent"
+    """The subscription's queue took the message."""
+    LEFT_OUT = "left out"
+    """The subscription does not get the message: `why` names the filter, or another reason."""
+    EXPIRED = "expired"
+    """The message expired before it could be sent."""
+    PURGED = "purged"
+    """The message was purged before it could be sent."""
+    UNCERTAIN = "uncertain"
+    """The delivery is done, and nothing tells whether it sent the message: `why` says what else may be true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionProgress:
+    """A subscription's progress with a message.
+
+    Attributes:
+        place: where the message is.
+        handed_out: whether the message's plan was handed out to the subscription. False exactly in PLANNED.
+        sent: whether its queue certainly took the message. True exactly in SENT.
+        sent_from, sent_until: the queue took the message between these times. None: unknown.
+        taken_at: when a consumer claimed the message last. None: none has, or its time is unknown.
+        why: more about the place. None: the place says all.
+        replayed: whether this is a replay.
+        state: None: the subscription is deleted.
+    """
+
+    name: str
+    state: State | None
+    place: Place
+    handed_out: bool
+    sent: bool
+    sent_from: datetime | None = None
+    sent_until: datetime | None = None
+    taken_at: datetime | None = None
+    why: str | None = None
+    replayed: bool = False
+
+    @property
+    def delivered(self) -> bool:
+        """The same as `sent`."""
+        return self.sent
+
+
+class Outcome(NamedTuple):
+    """A place, and more about it."""
+
+    place: Place
+    why: str | None = None
+
+
+def outcome(
+    state: TopicState, found: FoundMessage, done: SentRecord | Delivery, *, cancelled: bool, parks: bool
+) -> Outcome:
+    """Returns what became of a message of a plan whose delivery is done, except for other messages.
+
+    Args:
+        state: the topic, with the purges in force.
+        found: the message, which the plan did not leave out.
+        done: the delivery, or its record.
+        cancelled: whether a tombstone names the message. A delivery to a later subscription leaves such messages out.
+        parks: whether the subscription has parks now.
+    """
+    left_out = _left_out(state, found, done, cancelled=cancelled)
+    if left_out is not None:
+        return Outcome(Place.LEFT_OUT, left_out)
+    tally, expires_ms = done.tally, found.expires_at_ms
+    purged = state.purged(found.checked.deliver_at_ms, found.sent_at_ms)
+    if tally.expired and expires_ms is not None and expires_ms < done.done_ms + MAX_SKEW_MS:
+        if expires_ms < done.opened_ms - MAX_SKEW_MS or not (tally.sent or tally.parked):
+            return Outcome(Place.EXPIRED)
+        return Outcome(Place.UNCERTAIN, "it expired about when it was to be sent")
+    if tally.purged and purged:
+        if not (tally.sent or tally.parked):
+            return Outcome(Place.PURGED)
+        return Outcome(Place.UNCERTAIN, "it was purged, perhaps before it was sent")
+    if tally.parked and parks:
+        return Outcome(Place.PARKED)
+    for count, what in (
+        (tally.lost, "could not be read, and were given up"),
+        (tally.refused, "were refused by SQS (see tidewheel refused)"),
+        (tally.parked, "were parked, and sent later unless they expired, or were purged or given up"),
+    ):
+        if count:
+            of = tally.sent + tally.parked + tally.refused + tally.lost
+            return Outcome(Place.UNCERTAIN, f"{count:,} of the {of:,} messages of its delivery {what}")
+    return Outcome(Place.SENT)
+
+
+def _left_out(state: TopicState, found: FoundMessage, done: SentRecord | Delivery, *, cancelled: bool) -> str | None:
+    """Returns why a delivery leaves a message out. None: it does not."""
+    from tidewheel.flows.waiting.peek import is_taken
+
+    checked = found.checked
+    options = checked.options or Options()
+    if options.only is not None and options.only != done.key.subscription:
+        return f"retry_later sent it to {options.only} only"
+    if id_deliver_at_ms(checked.id) // state.slot_ms < done.start:
+        return "the subscription begins later"
+    if options.only is None and not is_taken(done.filter_policy, checked.attributes, options.group):
+        return "its filter leaves the message out"
+    if cancelled and done.key.plan < done.created_slot:
+        return "it was cancelled before the subscription was created"
+    return None
+
+
+def progress(
+    name: str, state: State | None, of: Outcome, done: SentRecord | Delivery | None = None, claim: Claim | None = None
+) -> SubscriptionProgress:
+    """Returns a subscription's progress, with the times that a delivery and a claim know.
+
+    Args:
+        of: what the delivery tells. A consumer that has the message got it from the queue, so the claim has the last
+            word.
+    """
+    if claim is not None and name in claim.holders:
+        of = Outcome(Place.SENT)
+    taken_s = None if claim is None else claim.taken.get(name)
+    timed = done is not None and of.place is Place.SENT and not done.tally.parked
+    return SubscriptionProgress(
+        name=name,
+        state=state,
+        place=of.place,
+        handed_out=of.place is not Place.PLANNED,
+        sent=of.place is Place.SENT,
+        sent_from=utc(done.opened_ms) if timed and done is not None else None,
+        sent_until=utc(done.done_ms) if timed and done is not None else None,
+        taken_at=None if taken_s is None else utc(taken_s * 1000),
+        why=of.why,
+        replayed=done is not None and done.key.replay is not None,
+    )
