@@ -80,6 +80,7 @@ def test_one_slots_dispatch_asks_for_each_subscription_only_its_sends_and_one_de
             service,
             lambda: service.stack.advance(days=2),
             dispatch={"call": 1, "subscription": n, "armed": 1, "segment": 1, "sends": 3 * n, "inline": n},
+            record={"call": n},
         )
         assert service.stack.invocations == before | {"dispatch": before["dispatch"] + 1}
         for name in subscriptions:
@@ -99,6 +100,7 @@ def test_a_large_slots_parts_cost_a_job_each_and_the_segments_that_they_read(sub
             lambda: service.stack.advance(days=2),
             dispatch={"call": 1, "subscription": n, "armed": 1, "ten_parts": n},
             deliver={"call": 3 * n, "segment": 3 * n, "sends": 250 * n, "complete": n},
+            record={"call": n},
         )
 
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from tidewheel.cli.cost import notes
 from tidewheel.cli.main import app
 from tidewheel.client.sender import URGENT_MS
-from tidewheel.cost.bill import ENVIRONMENTS, KEYS, LOGS, POLLS, STORAGE, Bill, bill
+from tidewheel.cost.bill import ENVIRONMENTS, HISTORY, KEYS, LOGS, POLLS, STORAGE, Bill, bill
 from tidewheel.cost.function_time import gb_seconds
-from tidewheel.cost.requests import FLOWS
+from tidewheel.cost.requests import ASSUMED, FLOWS
 from tidewheel.cost.rivals import rivals
 from tidewheel.cost.stream import ENDS_SOON_S, FORWARD_S, URGENT_S
 from tidewheel.cost.workload import Spread, Workload
@@ -63,6 +63,16 @@ def test_the_command_shows_what_keys_cost_when_asked() -> None:
     assert row.split() == ["keys", "$37.5000", "-"]
 
 
+def test_history_costs_a_write_a_delivery_and_a_week_of_ledgers_and_records() -> None:
+    found = _million(spread=Spread.SAME)
+    deliveries = 30 * 288
+    ledgers = 7e6 * (ASSUMED["stored_fixed_bytes"] + ASSUMED["stored_share"] * 500) * 0.023e-9
+    records = 288 * 8 * 350 * 0.45e-9
+    merged = 1 + ASSUMED["rewrites"]
+    assert found.messages[HISTORY] == pytest.approx(deliveries * 0.625e-6 + ledgers * merged + records, rel=0.01)
+    assert HISTORY not in _million(delay_mean_s=1).messages
+
+
 def test_an_idle_development_stack_costs_fifteen_cents_beside_its_pollers() -> None:
     idle = bill(Workload(per_day=0), ENVIRONMENTS["development"])
     assert idle.messages == {} and idle.consumers == 0
@@ -72,7 +82,8 @@ def test_an_idle_development_stack_costs_fifteen_cents_beside_its_pollers() -> N
 
 def test_a_total_is_the_sum_of_its_parts() -> None:
     found = _million()
-    parts = found.requests + found.messages[STORAGE] + found.messages[LOGS] + sum(found.standing.values())
+    others = sum(found.messages[part] for part in (STORAGE, HISTORY, LOGS))
+    parts = found.requests + others + sum(found.standing.values())
     assert found.total == pytest.approx(parts)
 
 

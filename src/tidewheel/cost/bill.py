@@ -15,7 +15,7 @@ from tidewheel.model.tombstone import KEPT_S
 from tidewheel.model.triggers import SWEEP_INTERVAL_S
 from tidewheel.telemetry.metrics import METRICS
 
-STORAGE, LOGS, POLLS, ALARMS, KEYS = "storage", "logs", "pollers", "alarms", "keys"
+STORAGE, LOGS, POLLS, ALARMS, KEYS, HISTORY = "storage", "logs", "pollers", "alarms", "keys", "history"
 """Parts of a bill beside the requests and the function time of each AWS service."""
 MOST_TOPICS = 1000
 """Maximum topics whose backlog is counted (`tidewheel.flows.maintenance.health`)."""
@@ -60,7 +60,7 @@ class Bill:
     @property
     def requests(self) -> float:
         """Dollars of the messages' requests and function time."""
-        return sum(dollars for part, dollars in self.messages.items() if part not in (STORAGE, LOGS))
+        return sum(dollars for part, dollars in self.messages.items() if part not in (STORAGE, HISTORY, LOGS))
 
     @property
     def total(self) -> float:
@@ -79,11 +79,13 @@ def bill(workload: Workload, deployed: Deployed) -> Bill:
     if workload.per_day:
         stream = Stream(workload)
         runs = stream.runs()
-        messages = _by_service(runs)
+        records = [each for each in runs if each.flow == "record"]
+        messages = _by_service([each for each in runs if each.flow != "record"])
         if workload.keyed:
             # Ingest writes the key, and the consumers of each subscription write the claim.
             writes = workload.keyed * workload.per_day * (1 + workload.subscriptions)
             messages[KEYS] = _dollars("dynamodb.write", writes)
+        messages |= {HISTORY: _history(stream, records)} if records else {}
         messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(runs)}
         consumers = _consumers(workload)
     return Bill(workload=workload, messages=messages, standing=_standing(workload, deployed), consumers=consumers)
@@ -130,6 +132,20 @@ def _storage(stream: Stream, deployed: Deployed) -> float:
     stored_bytes = stream.stored_bytes * (workload.waiting + written * deployed.deleted_object_days)
     keys = 2 * workload.keyed * workload.per_day * KEPT_S / DAY_S * ASSUMED["claim_bytes"]  # each an item
     return (stored_bytes * prices.S3_GB_MONTH + keys * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH)) / 1e9
+
+
+def _history(stream: Stream, records: Sequence[Runs]) -> float:
+    """Returns dollars for the records of deliveries, and for them and the ledgers that are kept for history.
+
+    A merge's sources are kept, too, for their messages that were sent by then.
+    """
+    days = stream.settings.retention_ms / 1000 / DAY_S
+    written = stream.workload.per_day * (1 - stream.direct) * (1 + ASSUMED["rewrites"] * bool(stream.merges))
+    deliveries = sum(each.measures["call"] for each in records)
+    rows = deliveries * (days + 1) * ASSUMED["record_bytes"]
+    stored = written * days * stream.stored_bytes * prices.S3_GB_MONTH
+    kept = (stored + rows * (prices.TABLE_GB_MONTH + prices.RECOVERY_GB_MONTH)) / 1e9
+    return kept + sum(_by_service(records).values())
 
 
 def _standing(workload: Workload, deployed: Deployed) -> dict[str, float]:

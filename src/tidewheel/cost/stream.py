@@ -224,6 +224,7 @@ class Stream:
             more |= {"s3.get": each} if is_object else {"dynamodb.read": each * _more(plan_bytes, 4096)}
             measures = {"call": each, "segment": deliveries * (segments + parts - 1), "sends": sends}
             yield Runs("deliver", measures | {"complete": deliveries}, messages, more)
+        yield Runs("record", {"call": deliveries})
         collects = min(DAY_S / self.settings.collect_interval_s * self.workload.topics, calls)
         measures = dict.fromkeys(("call", "again", "checkpoint"), collects) | {"plan": calls, "trash": self.merges}
         ledgers = self.urgent_ledgers + (self.merges or self.bulk_ledgers)
