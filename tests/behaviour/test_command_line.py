@@ -203,7 +203,11 @@ def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: To
         topic.advance(seconds=61)
     [line] = shell.json("stats", topic.name)["subscriptions"]
     assert line["dead"] == 1
-    [redriven] = shell.json("redrive", topic.name, "billing")
+    [letter] = shell.json("dead-letters", "list")
+    assert (letter["topic"], letter["body"]) == (topic.name, "x")
+    assert "times, " in shell.ok("dead-letters", "list", topic.name, "billing")
+    assert shell.json("dead-letters", "delete", f"{topic.name}/billing", "--id", "unknown", "--yes") == {"deleted": 0}
+    [redriven] = shell.json("redrive", topic.name, "billing", "--cause", letter["cause"])
     assert redriven["messages"] == 1
     topic.advance(seconds=1)
     assert [each["body"] for each in shell.json("receive", topic.name, "billing")] == ["x"]

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tidewheel import Consumer, DeadLetter, InvalidValue, ReceivedMessage, RetryLater, Tidewheel, UnknownSubscription
+from tidewheel.client.operations.dead_letters import grouped
 from tidewheel.client.worker.claiming import SPENT
+from tidewheel.errors import QueueUnavailable
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.message import MAX_MESSAGE_BYTES
 
 TOPIC = "orders"
+NO_ROOM = "a consumer gave up, and the message had no room for the reason"
 
 
 def topic(stack: MemoryTidewheel, **settings: Any) -> Tidewheel:
@@ -85,8 +91,8 @@ def test_the_local_runtime_looks_at_dead_letters_without_receiving_them(memory: 
         buried(memory, client, charge, body=body)
     found = memory.dead_letters(TOPIC, "billing")
     assert memory.dead_letters(TOPIC, "billing", 1) == found[:1] and memory.dead_letters(TOPIC, "billing") == found
-    assert [(each.body, each.receives) for each in found] == [("a", 0), ("b", 0)]
-    assert found[0].reason == only_of(client, "a").reason
+    assert [(each.body, each.receives) for each in found] == [("b", 0), ("a", 0)]
+    assert only_of(client, "a") == replace(found[1], receives=1)
 
 
 def test_the_local_runtime_tells_where_in_its_queues_a_message_is(memory: MemoryTidewheel) -> None:
@@ -113,7 +119,98 @@ def test_what_sqs_moved_itself_has_no_reason(memory: MemoryTidewheel) -> None:
     for _ in range(6):
         memory.advance(minutes=2)
         client.receive(TOPIC, "billing")
-    assert only(client).reason is None
+    assert only(client).reason == "received 5 times, never finished: perhaps the process died"
+
+
+def test_letters_of_all_topics_are_grouped_by_the_reason_without_its_numbers(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    client.create_subscription(TOPIC, "idle")
+    client.create_topic("others")
+    client.create_subscription("others", "mail")
+    for number in (17, 18):
+        buried(memory, client, failing(f"card {number} is expired"))
+    buried(memory, client, failing("no such customer"))
+    client.send("others", "x")
+    memory.advance(minutes=1)
+    Consumer(client, "others", "mail", max_attempts=1).retry_later(client.receive("others", "mail")[0])
+    groups = grouped(client.dead_letters())
+    assert [(each[0].topic, each[0].cause, len(each)) for each in groups] == [
+        ("others", "the last of # attempts", 1),
+        (TOPIC, "ValueError: no such customer", 1),
+        (TOPIC, "ValueError: card # is expired", 2),
+    ]
+    assert groups[2][0].dead_at > groups[2][1].dead_at, "newest first"
+    assert len(client.dead_letters(TOPIC)) == 3
+    with pytest.raises(InvalidValue, match="name its topic too"):
+        client.dead_letters(None, "billing")
+
+
+def test_a_chosen_letter_or_a_group_is_redriven_or_deleted_and_the_others_stay(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    consumer = Consumer(client, TOPIC, "billing", max_attempts=2)
+    client.send(TOPIC, "retried", attributes={"kind": "a"}, group="g")
+    for _ in range(2):
+        memory.advance(minutes=1)
+        consumer.retry_later(*consumer.receive(), delay="1s")
+    for number in range(12):
+        buried(memory, client, failing(f"card {number}"), body=f"card {number}")
+    chosen = only_of(client, "retried")
+    assert client.redrive(TOPIC, "billing", ids=[chosen.id]).messages == 1
+    [again] = client.receive(TOPIC, "billing")
+    assert (again.id, again.original_id) == (chosen.id, chosen.original_id)
+    assert (again.attempt, again.receive_count, again.group, again.attributes) == (0, 1, "g", {"kind": "a"})
+    assert client.delete_dead_letters(TOPIC, "billing", ids=[only_of(client, "card 7").id, "unknown"]) == 1
+    assert len(client.dead_letters(TOPIC, "billing", 100)) == 11, "the others can be seen at once"
+    assert client.redrive(TOPIC, "billing", cause="ValueError: card #").messages == 11
+    assert client.dead_letters(TOPIC, "billing") == []
+    for given in ({}, {"ids": ["a"], "cause": "b"}, {"ids": "a"}):
+        with pytest.raises(InvalidValue, match="ids="):
+            client.delete_dead_letters(TOPIC, "billing", **given)
+
+
+def test_attempts_begin_anew_when_sqs_moves_all_letters(memory: MemoryTidewheel) -> None:
+    client = topic(memory)
+    consumer = Consumer(client, TOPIC, "billing", max_attempts=2)
+    client.send(TOPIC, "x")
+    for _ in range(2):
+        memory.advance(minutes=1)
+        consumer.retry_later(*consumer.receive(), delay="1s")
+    client.redrive(TOPIC, "billing")
+    memory.advance(seconds=1)
+    [again] = consumer.receive()
+    assert again.attempt == 0 and again.original_id
+
+
+@pytest.mark.parametrize("broken", ["send_message", "delete_message", "change_message_visibility_batch"])
+def test_a_redrive_that_stops_loses_nothing_and_makes_at_most_one_copy(
+    memory: MemoryTidewheel, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = topic(memory)
+    for number in range(5):
+        buried(memory, client, failing(f"card {number}"), body=str(number))
+
+    def refuse(**_: Any) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, broken)
+
+    chosen = only_of(client, "3").id
+    monkeypatch.setattr(client.core.connection.sqs, broken, refuse)
+    with nullcontext() if broken.startswith("change") else pytest.raises(QueueUnavailable, match="stay"):
+        client.redrive(TOPIC, "billing", ids=[chosen])
+    monkeypatch.undo()
+    memory.advance(minutes=3)
+    client.redrive(TOPIC, "billing", cause="ValueError: card #")
+    bodies = sorted(each.body for each in client.receive(TOPIC, "billing", max_messages=100))
+    assert bodies == sorted([*"01234", *("3" if broken == "delete_message" else "")])
+
+
+def failing(text: str) -> Callable[[Consumer, ReceivedMessage], object]:
+    def fail(consumer: Consumer, message: ReceivedMessage) -> None:
+        try:
+            raise ValueError(text)
+        except ValueError:
+            consumer.retry_later(message)
+
+    return fail
 
 
 def test_as_many_letters_are_shown_as_asked_for_each_once(memory: MemoryTidewheel) -> None:
@@ -190,7 +287,7 @@ def test_a_message_without_room_for_a_reason_goes_to_the_dead_letters_all_the_sa
     for room in (0, 500):
         buried(memory, client, fail, body="x" * (MAX_MESSAGE_BYTES - room))
     shown = {MAX_MESSAGE_BYTES - len(each.body): each.reason for each in client.dead_letters(TOPIC, "billing")}
-    assert shown == {0: None, 500: "ValueError: " + "z" * 188}
+    assert shown == {0: NO_ROOM, 500: "ValueError: " + "z" * 188}
 
 
 def test_a_look_that_cannot_be_is_refused(memory: MemoryTidewheel) -> None:
@@ -216,4 +313,4 @@ def test_a_letter_of_a_foreign_sender_is_skipped_and_a_strange_reason_is_none(me
     memory.sqs.purge_queue(QueueUrl=dead_url)
     memory.sqs.send_message(QueueUrl=dead_url, MessageBody="mine", MessageAttributes={"tidewheel": value})
     memory.sqs.send_message(QueueUrl=dead_url, MessageBody="foreign")
-    assert (only(client).body, only(client).reason) == ("mine", None)
+    assert (only(client).body, only(client).reason) == ("mine", NO_ROOM)

@@ -121,7 +121,9 @@ def plain_consumer(tw: Tidewheel, world: World, topic: str) -> None:
 
 def something_dead(world: World, topic: str) -> None:
     url = f"{world.queue_url(topic)}-dead"
-    world.stack.session.client("sqs").send_message(QueueUrl=url, MessageBody="dead")
+    header = {"id": world.stack.client().send(topic, "x", delay="2d").id, "enc": 0, "sent": 1}
+    attributes: Any = {"tidewheel": {"DataType": "String", "StringValue": json.dumps(header)}}
+    world.stack.session.client("sqs").send_message(QueueUrl=url, MessageBody="dead", MessageAttributes=attributes)
 
 
 def all_dead(world: World, topic: str) -> None:
@@ -158,6 +160,8 @@ def retry_once(tw: Tidewheel, world: World, topic: str) -> None:
 
 
 def redrive(tw: Tidewheel, world: World, topic: str) -> None:
+    letter = tw.dead_letters(topic, "mail")[0]
+    assert tw.redrive(topic, "mail", ids=[letter.id]).messages == 1
     tw.redrive(topic, "mail")
 
 

@@ -148,6 +148,7 @@ CALLS: dict[str, Callable[[World], object]] = {
     "delete_subscription": lambda world: world.tw.delete_subscription("orders", "billing"),
     "replay": lambda world: world.tw.replay("orders", "billing"),
     "redrive": lambda world: world.tw.redrive("orders", "new"),
+    "delete_dead_letters": lambda world: world.tw.delete_dead_letters("orders", "new", ids=["x"]),
     "dead_letters": lambda world: world.tw.dead_letters("orders", "new"),
     "damaged": lambda world: world.tw.damaged("orders"),
     "retry_damaged": lambda world: world.tw.retry_damaged("orders", "billing:000005890755.-.8d969eef6ecad3c2"),

@@ -1,7 +1,8 @@
-"""Defines the commands `tidewheel sent`, `purge`, `replay` and `redrive`."""
+"""Defines the commands `tidewheel sent`, `purge`, `replay`, `redrive` and `dead-letters`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName, Yes, confirm
 from tidewheel.cli.inspection import fields_of, progress_words
 from tidewheel.cli.messages import time_of
-from tidewheel.cli.output import print_json, print_table, progress_bar, show
+from tidewheel.cli.output import print_error, print_json, print_table, progress_bar, show
 from tidewheel.cli.target import client
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
@@ -92,6 +93,12 @@ def replay(
     show(replayed, as_json, columns, rows)
 
 
+Ids = Annotated[list[str] | None, typer.Option("--id", help="Only the letter with this id. Repeat the option.")]
+Cause = Annotated[
+    str | None, typer.Option(help="Only letters of this cause, as `tidewheel dead-letters list` prints it.")
+]
+
+
 def redrive(
     ctx: typer.Context,
     topic: Annotated[str | None, typer.Argument(help="The topic's name.")] = None,
@@ -99,11 +106,13 @@ def redrive(
     service: Annotated[
         bool, typer.Option("--service", help="Redrive the service's own queues, instead of a subscription's.")
     ] = False,
+    ids: Ids = None,
+    cause: Cause = None,
     as_json: AsJson = False,
 ) -> None:
     """Move dead letters back to the queue of a subscription, or to the service's own queues."""
     advice = "give a topic and a subscription, or --service"
-    if service and topic is not None:
+    if service and (topic is not None or ids or cause):
         raise InvalidValue("TOPIC", topic, advice)
     if not service and (topic is None or subscription is None):
         raise InvalidValue("SUBSCRIPTION", subscription, advice)
@@ -112,6 +121,57 @@ def redrive(
         if topic is None or subscription is None:
             found = tidewheel.redrive_service()
         else:
-            found = [tidewheel.redrive(topic, subscription)]
+            found = [tidewheel.redrive(topic, subscription, ids=ids, cause=cause)]
     rows = [(each.queue_url.rpartition("/")[2], each.dead_letter_arn, each.messages) for each in found]
     show(found, as_json, ["to queue", "from dead-letter queue", "messages"], rows)
+
+
+dead_letters = typer.Typer(help="Look at dead letters, and delete them. `tidewheel redrive` moves them back.")
+
+
+@dead_letters.command("list")
+def list_dead_letters(
+    ctx: typer.Context,
+    topic: Annotated[str | None, typer.Argument(help="The topic's name. Without a name, all topics.")] = None,
+    subscription: Annotated[str | None, typer.Argument(help="The subscription's name. Without a name, all.")] = None,
+    count: Annotated[int, typer.Option("--number", "-n", help="Letters of each subscription, up to 100.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Look at dead letters, which stay where they are. A look counts as a receive.
+
+    Letters with the same reason but for its numbers are one row, the newest first. With --json, each has its own.
+    """
+    from tidewheel.client.operations.dead_letters import grouped
+
+    found = client(ctx).dead_letters(topic, subscription, count)
+    rows = [
+        (
+            f"{each[0].topic}/{each[0].subscription}",
+            each[0].cause,
+            len(each),
+            each[-1].dead_at,
+            each[0].dead_at,
+            each[0].id,
+        )
+        for each in grouped(found)
+    ]
+    columns = ["subscription", "cause", "letters", "first", "last", "newest id"]
+    show([{"cause": each.cause, **asdict(each)} for each in found], as_json, columns, rows, "no dead letters")
+    if rows and not as_json:
+        print_error(f"looked at {len(found)}, at most {count} of each subscription")
+
+
+@dead_letters.command("delete")
+def delete_dead_letters(
+    ctx: typer.Context,
+    topic: TopicName,
+    subscription: SubscriptionName,
+    ids: Ids = None,
+    cause: Cause = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete dead letters by id, or all of a cause."""
+    confirm(yes, f"Delete these dead letters of {topic}/{subscription}?")
+    deleted = client(ctx).delete_dead_letters(topic, subscription, ids=ids, cause=cause)
+    show({"deleted": deleted}, as_json, ["deleted"], [(deleted,)])

@@ -98,9 +98,10 @@ app.add_typer(dev.app, name="dev", rich_help_panel=_START)
 app.add_typer(changes.recurring, name="recurring", rich_help_panel=_MESSAGES)
 app.add_typer(administration.topics, name="topics", rich_help_panel=_TOPICS)
 app.add_typer(administration.subscriptions, name="subscriptions", rich_help_panel=_TOPICS)
+app.add_typer(history.dead_letters, name="dead-letters", rich_help_panel=_OPERATE)
 app.add_typer(damaged.damaged, name="damaged", rich_help_panel=_OPERATE)
 app.add_typer(policies.policy, name="policy", rich_help_panel=_PROGRAMS)
-for each in (app, administration.subscriptions, policies.policy):
+for each in (app, administration.subscriptions, history.dead_letters, policies.policy):
     for registered in each.registered_commands:
         registered.cls = PairCommand
 

@@ -156,6 +156,7 @@ class AsyncTidewheel:
     purge = _awaitable(Tidewheel.purge)
     replay = _awaitable(Tidewheel.replay)
     redrive = _awaitable(Tidewheel.redrive)
+    delete_dead_letters = _awaitable(Tidewheel.delete_dead_letters)
     dead_letters = _awaitable(Tidewheel.dead_letters)
     damaged = _awaitable(Tidewheel.damaged)
     retry_damaged = _awaitable(Tidewheel.retry_damaged)

@@ -6,7 +6,7 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -24,7 +24,7 @@ from tidewheel.client.history import history as sent_history
 from tidewheel.client.operations import administration, damaged, dead_letters
 from tidewheel.client.operations.administration import check_both
 from tidewheel.client.operations.damaged import Damaged
-from tidewheel.client.operations.dead_letters import DeadLetter, RedriveResult, redrive_queue
+from tidewheel.client.operations.dead_letters import DeadLetter, RedriveResult
 from tidewheel.client.operations.health import Finding, Health
 from tidewheel.client.operations.service_redrive import RefusedMessage, redrive_service_queues, refused_messages
 from tidewheel.client.operations.stats import LedgerInfo, TopicStats, topic_ledgers, topic_stats
@@ -875,33 +875,71 @@ class Tidewheel:
             enqueue=enqueue,
         )
 
-    def redrive(self, topic: str, subscription: str) -> RedriveResult:
-        """Moves a subscription's dead letters, unchanged, back to its queue.
+    def redrive(
+        self, topic: str, subscription: str, *, ids: Collection[str] | None = None, cause: str | None = None
+    ) -> RedriveResult:
+        """Moves a subscription's dead letters back to its queue: all, those with some ids, or those of a cause.
 
-        Raises:
-            InvalidValue: a name is not usable, or the queue has no dead-letter queue.
-            UnknownTopic, UnknownSubscription: it does not exist.
-            QueueUnavailable: SQS refuses, for instance because a move is already under way.
-        """
-        return redrive_queue(self.core.connection.sqs, self.core.cache.subscription(topic, subscription).queue_url)
-
-    def dead_letters(self, topic: str, subscription: str, n: int = 10) -> list[DeadLetter]:
-        """Looks at up to n dead letters of a subscription, and leaves them where they are.
-
-        A look receives the messages with a visibility time-out of 0, so SQS counts it as a receive. SQS may leave
-        messages out, and gives them in no order. Messages that Tidewheel did not deliver are skipped with a warning.
+        Each is the same message, with the same id and `original_id`. SQS moves all of them, also after the call, and
+        those that SQS itself had buried keep their number of retries. Chosen ones are moved when the call returns, and
+        all attempts begin anew. The call receives letters until it has found the chosen ones, sends each to the queue
+        and then deletes it from the dead letters. If it stops, all others stay where they are, and at most one letter
+        is in both queues: redriven again, it comes as one more copy with the same id.
 
         Args:
             topic: the topic.
             subscription: the subscription.
-            n: 1 to 100. Each ten cost a request, and SQS may give fewer a request.
+            ids: of dead letters. Those that are not found are passed over.
+            cause: as `DeadLetter.cause`.
 
         Raises:
             InvalidValue: a value is not usable, or the queue has no dead-letter queue.
             UnknownTopic, UnknownSubscription: it does not exist.
+            QueueUnavailable: SQS refuses, for instance because a move of all is already under way.
         """
-        queue_url = self.core.cache.subscription(topic, subscription).queue_url
-        return dead_letters.dead_letters(self.core.connection, queue_url, n)
+        found = self.core.cache.subscription(topic, subscription)
+        if ids is None and cause is None:
+            return dead_letters.redrive_queue(self.core.connection.sqs, found.queue_url)
+        return dead_letters.settle(self.core.connection, found, ids=ids, cause=cause, again=True)
+
+    def delete_dead_letters(
+        self, topic: str, subscription: str, *, ids: Collection[str] | None = None, cause: str | None = None
+    ) -> int:
+        """Deletes the dead letters with some ids or of a cause. Returns their number.
+
+        Args, and errors: as for `redrive`. One of ids and cause is needed.
+        """
+        found = self.core.cache.subscription(topic, subscription)
+        return dead_letters.settle(self.core.connection, found, ids=ids, cause=cause, again=False).messages
+
+    def dead_letters(self, topic: str | None = None, subscription: str | None = None, n: int = 10) -> list[DeadLetter]:
+        """Looks at up to n dead letters of each subscription, newest first, and leaves them where they are.
+
+        A look receives the messages and makes them visible again, so SQS counts it as a receive. Of more than n, SQS
+        chooses. Messages that Tidewheel did not deliver are skipped with a warning, as are queues that cannot be read
+        if no subscription is named.
+
+        Args:
+            topic: the topic. None: all topics.
+            subscription: the subscription. None: all of the topic.
+            n: 1 to 100. Each ten cost two requests, and SQS may give fewer a request.
+
+        Raises:
+            InvalidValue: a value is not usable, or the named subscription's queue has no dead-letter queue.
+            UnknownTopic, UnknownSubscription: it does not exist.
+        """
+        check_whole("n", n, 1, dead_letters.MOST_LETTERS)
+        connection = self.core.connection
+        if topic is not None and subscription is not None:
+            return dead_letters.dead_letters(connection, self.core.cache.subscription(topic, subscription), n)
+        if subscription is not None:
+            raise InvalidValue("subscription", subscription, "name its topic too")
+        if topic is None:
+            names = [each.name for each in self.topics() if not each.problem]
+        else:
+            names = [self.core.cache.state(topic).topic]
+        subscriptions = (it for name in names for it in connection.storage.subscriptions.all(name, {}))
+        return dead_letters.dead_letters_of_all(connection, subscriptions, n)
 
     def damaged(self, topic: str) -> list[Damaged]:
         """Lists what cannot be read: messages, and items of the table.

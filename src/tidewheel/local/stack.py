@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from heapq import nlargest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -105,7 +106,7 @@ class Stack(ABC):
         ]
 
     def dead_letters(self, topic: str, subscription: str, n: int = 10) -> list[DeadLetter]:
-        """Looks at up to n dead letters of a subscription, oldest first, and receives none.
+        """Looks at the n newest dead letters of a subscription, newest first, and receives none.
 
         Messages that Tidewheel did not deliver are left out.
 
@@ -114,14 +115,13 @@ class Stack(ABC):
         """
         from tidewheel.client.operations.dead_letters import dead_letter_of
 
-        url = self.client().core.cache.subscription(topic, subscription).queue_url
-        letters = self.queue(url).dead_letters
+        of = self.client().core.cache.subscription(topic, subscription)
+        queue = self.queue(of.queue_url)
         found: list[DeadLetter] = []
-        for message in [] if letters is None else letters.everything:
-            if len(found) == n:
-                break
+        letters = [] if queue.dead_letters is None else queue.dead_letters.everything
+        for message in nlargest(n, letters, key=lambda each: (each.sent_at_ms, each.arrival)):
             with suppress(InvalidValue):
-                found.append(dead_letter_of(parse_received(_as_received(message))))
+                found.append(dead_letter_of(_as_received(message), of, queue.attributes["RedrivePolicy"]))
         return found
 
     def queued(self, topic: str, message_id: MessageId) -> dict[str, str]:

@@ -13,7 +13,8 @@ The header is the value of the message attribute `tidewheel`: a JSON object with
     only     the only subscription that gets the message
     attributes  the sender's attributes that had no room beside `tidewheel_id`
     traceparent, tracestate  the sender's trace context, if SQS takes no more attributes
-    why      of a dead letter, why a consumer gave up (`client/operations/dead_letters.py`)
+    why      of a dead letter, why a consumer gave up (`client/operations/dead_letters.py`). After a redrive, `attempt`
+             counts for nothing.
     first    sender's ms of the first message, if it had a key and was sent again; then `key` and `seq` are its too
 
 Only the first three fields are always present.
@@ -44,6 +45,7 @@ _TEXTS = {
     "claim": "claim",
 }
 """Field of the header -> attribute of `ReceivedMessage`."""
+ATTEMPT, WHY = "attempt", "why"
 TRACE_CONTEXT = ("traceparent", "tracestate")
 """The fields of W3C's trace context, as a header and a carrier of OpenTelemetry name them."""
 X_RAY = "AWSTraceHeader"
@@ -197,7 +199,9 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         deliver_at = utc(id_deliver_at_ms(binary))
         expires_at = utc(header["exp"]) if "exp" in header else None
         first_sent_at = utc(header["first"]) if "first" in header else None
-        numbers: dict[str, Any] = {name: whole(header.get(name, 0)) for name in ("seq", "attempt")}
+        numbers: dict[str, Any] = {name: whole(header.get(name, 0)) for name in ("seq", ATTEMPT)}
+        if WHY in header:  # it was redriven
+            numbers[ATTEMPT] = 0
         texts: dict[str, Any] = {field: text(header[name]) for name, field in _TEXTS.items() if name in header}
         body_bytes = whole(header["bytes"]) if "bytes" in header else None
         original_id = MessageId(text(header["of"])) if "of" in header else None

@@ -1,45 +1,51 @@
-"""Moves messages to the dead letters, with the reason, looks at them, and moves them back with SQS's own redrive.
+"""Moves messages to the dead letters, with the reason, looks at them, and moves them back or deletes them.
 
-The reason is the field `why` of the header. A letter that SQS itself moved has none. See `service_redrive` for the
-service's own queues.
+The reason is the field `why` of the header. A letter that SQS itself moved has none. A message with `why` in its queue
+was moved back, so its attempts begin anew. See `service_redrive` for the service's own queues.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from tidewheel.aws.tries import passes
-from tidewheel.client import receiving
+from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client.connection import Connection
 from tidewheel.client.operations.subscription_queues import dead_letter_url_of
+from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, QueueUnavailable, RetryLater
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES, MessageId
-from tidewheel.model.received import ReceivedMessage
+from tidewheel.model.received import ATTEMPT, WHY, ReceivedMessage, parse_received
 from tidewheel.model.settings import ServiceSettings
-from tidewheel.model.untrusted import check_whole
+from tidewheel.model.subscription_state import SubscriptionState
 from tidewheel.storage.bodies import POINTER
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageTypeDef
 
 MOST_LETTERS = 100
 NO_DEAD_LETTERS = "the queue has no dead-letter queue; give it a RedrivePolicy"
 _CREATE = "create a queue of this name, or name another queue in the RedrivePolicy; the messages stay where they are"
-_LOOK_S = 1
-"""A receive that waits asks all of SQS's servers. One that does not may miss messages."""
-_WHY = "why"
+_HIDDEN_S = 120
+"""How long a received dead letter is hidden from others, if the caller stops."""
+_BATCH = 10
 _REASON_CHARACTERS = 200
+_NUMBER = re.compile(r"\d+")
 _LAST_ATTEMPT = (
     "the message has had its last attempt, and this queue has no dead-letter queue for it: set a RedrivePolicy, raise "
     "max_attempts, or delete the message; it stays in the queue"
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +55,9 @@ class RedriveResult:
     Attributes:
         queue_url: the queue that the messages go to.
         dead_letter_arn: the dead-letter queue.
-        messages: SQS's approximate number of messages; each becomes a new SQS message with a receive count of 0.
-        task: SQS's handle of the move, for `aws sqs cancel-message-move-task`; None if there was nothing to move, and
-            for the service's own queues, whose messages are moved when the call returns.
+        messages: the number of messages, with a task SQS's estimate. Each becomes a new SQS message with a receive
+            count of 0.
+        task: SQS's handle of the move, for `aws sqs cancel-message-move-task`. None: the messages are moved.
     """
 
     queue_url: str
@@ -138,6 +144,7 @@ class DeadLetter:
     """A message in a dead-letter queue.
 
     Attributes:
+        topic, subscription: whose dead letter it is.
         id: the stable id.
         key: the sender's key.
         body: the body as SQS carries it. Of a body that is too large for SQS, the pointer.
@@ -145,11 +152,14 @@ class DeadLetter:
         deliver_at: when the message was due.
         receives: how often SQS has handed out this copy, looks included.
         sent_at: when the sender sent the message.
-        reason: the error with which a consumer gave up, by class and message. None: SQS itself moved the message.
+        dead_at: when a consumer gave up. Of a message that SQS itself moved, when the subscription's queue got it.
+        reason: the error with which a consumer gave up, by class and message, or that SQS itself moved the message.
         attempt: how often `retry_later` sent the message again. 0 for the first time.
         original_id: the id of the first message, if `retry_later` sent this one.
     """
 
+    topic: str
+    subscription: str
     id: MessageId
     key: str | None
     body: str
@@ -157,24 +167,168 @@ class DeadLetter:
     deliver_at: datetime
     receives: int
     sent_at: datetime
-    reason: str | None
+    dead_at: datetime
+    reason: str
     attempt: int = 0
     original_id: MessageId | None = None
 
-
-def dead_letters(connection: Connection, queue_url: str, count: int) -> list[DeadLetter]:
-    """Looks into a queue's dead-letter queue. See `Tidewheel.dead_letters`."""
-    check_whole("n", count, 1, MOST_LETTERS)
-    url = dead_letter_url(connection.sqs, queue_url, NO_DEAD_LETTERS)
-    with naming_missing(connection.sqs, url):
-        found = receiving.receive(connection.polling(_LOOK_S), url, count, _LOOK_S, hidden_s=0)
-    return [dead_letter_of(each) for each in found]
+    @property
+    def cause(self) -> str:
+        """The reason with # for each number, by which letters are grouped."""
+        return _NUMBER.sub("#", self.reason)
 
 
-def dead_letter_of(message: ReceivedMessage) -> DeadLetter:
-    """Returns a received message as a dead letter."""
-    why = json.loads(message.header).get(_WHY)
+def grouped(letters: Iterable[DeadLetter]) -> list[list[DeadLetter]]:
+    """Returns letters by topic, subscription and cause. Groups and their letters come newest first."""
+    groups: dict[tuple[str, str, str], list[DeadLetter]] = {}
+    for each in sorted(letters, key=lambda each: each.dead_at, reverse=True):
+        groups.setdefault((each.topic, each.subscription, each.cause), []).append(each)
+    return list(groups.values())
+
+
+def dead_letters(connection: Connection, of: SubscriptionState, count: int) -> list[DeadLetter]:
+    """Looks into the dead-letter queue of a subscription. See `Tidewheel.dead_letters`."""
+    sqs, policy = connection.sqs, redrive_policy(connection.sqs, of.queue_url, NO_DEAD_LETTERS)
+    dead_url = dead_letter_url_of(of.queue_url, policy)
+    taken: list[MessageTypeDef] = []
+    found: list[DeadLetter] = []
+    with naming_missing(sqs, dead_url):
+        try:
+            for batch in received(connection, dead_url, count):
+                taken += batch
+            for raw in taken:
+                try:
+                    found.append(dead_letter_of(raw, of, policy))
+                except InvalidValue as error:
+                    _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], dead_url, error)
+        finally:
+            with suppress(*AWS_ERRORS):  # they come back after _HIDDEN_S
+                show(connection, dead_url, [each["ReceiptHandle"] for each in taken])
+    return sorted(found, key=lambda each: each.dead_at, reverse=True)
+
+
+def dead_letters_of_all(connection: Connection, subscriptions: Iterable[SubscriptionState], n: int) -> list[DeadLetter]:
+    """Looks into the dead-letter queues of subscriptions that have any, as `dead_letters`, at most n of each.
+
+    A queue that cannot be read is skipped with a warning, and hides no other.
+    """
+    found: list[DeadLetter] = []
+    for each in subscriptions:
+        try:
+            if depth(connection.sqs, dead_letter_url(connection.sqs, each.queue_url, NO_DEAD_LETTERS)):
+                found += dead_letters(connection, each, n)
+        except (InvalidValue, QueueUnavailable, ClientError) as error:
+            _log.warning("the dead letters of %s/%s are passed over: %s", each.topic, each.name, error)
+    return sorted(found, key=lambda each: each.dead_at, reverse=True)
+
+
+def settle(
+    connection: Connection, of: SubscriptionState, *, ids: Collection[str] | None, cause: str | None, again: bool
+) -> RedriveResult:
+    """Redrives (again) or deletes the dead letters with some ids or of a cause.
+
+        received   hidden from others for two minutes, and a dead letter still
+        sent       of a redrive: in the queue, with attempts begun anew, and a dead letter still
+        deleted    no dead letter any more
+
+    Nothing is lost, wherever the caller stops. If it stops after a letter was sent, this letter is in both queues, and
+    the next redrive sends one copy more, with the same id. It stops at the first error, so one call leaves at most one
+    such letter. All other letters are shown again.
+
+    Raises:
+        InvalidValue: not one of ids and cause is given, or the queue has no dead-letter queue.
+        QueueUnavailable: SQS refuses. What was done before is done.
+    """
+    if (ids is None) == (cause is None) or isinstance(ids, str):
+        raise InvalidValue("ids", ids, "give a list of ids, or a cause")
+    sqs, url, wanted = connection.sqs, of.queue_url, None if ids is None else set(ids)
+    policy = redrive_policy(sqs, url, NO_DEAD_LETTERS)
+    dead_url, done, stay = dead_letter_url_of(url, policy), 0, list[str]()
+    with unless_stays(url, f"all dead letters that were not {'moved' if again else 'deleted'} before stay"):
+        try:
+            with naming_missing(sqs, dead_url):
+                most = depth(sqs, dead_url) + _BATCH
+            for batch in received(connection, dead_url, most):
+                stay += (each["ReceiptHandle"] for each in batch)
+                for raw in batch:
+                    with suppress(InvalidValue):  # not delivered by Tidewheel
+                        letter = dead_letter_of(raw, of, policy)
+                        if letter.cause == cause if wanted is None else letter.id in wanted:
+                            if again:
+                                _send_again(sqs, url, raw)
+                            stay.remove(raw["ReceiptHandle"])
+                            sqs.delete_message(QueueUrl=dead_url, ReceiptHandle=raw["ReceiptHandle"])
+                            done += 1
+                            wanted = None if wanted is None else wanted - {letter.id}
+                if wanted is not None and not wanted:
+                    break
+        finally:
+            with suppress(*AWS_ERRORS):
+                show(connection, dead_url, stay)
+    arn = str(json.loads(policy)["deadLetterTargetArn"])
+    return RedriveResult(queue_url=url, dead_letter_arn=arn, messages=done, task=None)
+
+
+def _send_again(sqs: SQSClient, queue_url: str, raw: MessageTypeDef) -> None:
+    """Sends a dead letter to a queue as it was, without its attempts."""
+    attributes: dict[str, Any] = dict(raw["MessageAttributes"])
+    header = json.loads(attributes[HEADER_ATTRIBUTE]["StringValue"])
+    kept = {name: value for name, value in header.items() if name not in (WHY, ATTEMPT)}
+    attributes[HEADER_ATTRIBUTE] = {"DataType": "String", "StringValue": _json(kept)}
+    own: Any = raw["Attributes"]
+    group: Mapping[str, Any] = {name: own[name] for name in ("MessageGroupId",) if name in own}
+    sqs.send_message(QueueUrl=queue_url, MessageBody=raw["Body"], MessageAttributes=attributes, **group)
+
+
+def received(connection: Connection, url: str, most: int) -> Iterator[list[MessageTypeDef]]:
+    """Receives up to a number of messages, up to ten at a time, which are then hidden for two minutes."""
+    every: Any = ["All"]
+    while most > 0:
+        answer = connection.sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=min(_BATCH, most),
+            VisibilityTimeout=_HIDDEN_S,
+            WaitTimeSeconds=1,  # otherwise SQS asks only some of its servers
+            AttributeNames=every,
+            MessageAttributeNames=every,
+        )
+        messages = answer.get("Messages", [])
+        if not messages:
+            return
+        most -= len(messages)
+        yield messages
+
+
+def show(connection: Connection, url: str, handles: list[str]) -> None:
+    """Makes received messages visible again."""
+    for first in range(0, len(handles), _BATCH):
+        some = enumerate(handles[first : first + _BATCH])
+        entries: Any = [{"Id": str(i), "ReceiptHandle": each, "VisibilityTimeout": 0} for i, each in some]
+        connection.sqs.change_message_visibility_batch(QueueUrl=url, Entries=entries)
+
+
+def dead_letter_of(raw: Mapping[str, Any], of: SubscriptionState, policy: str) -> DeadLetter:
+    """Returns a received message of a subscription's dead-letter queue.
+
+    Args:
+        raw: a message of ReceiveMessage's answer, with all attributes.
+        of: the subscription.
+        policy: its queue's redrive policy.
+
+    Raises:
+        InvalidValue: the message was not delivered by Tidewheel.
+    """
+    message = parse_received(raw)
+    header = json.loads(message.header)
+    reason = header.get(WHY)
+    if not isinstance(reason, str):
+        reason = "a consumer gave up, and the message had no room for the reason"
+        if "DeadLetterQueueSourceArn" in raw["Attributes"]:  # SQS moved it
+            times = json.loads(policy)["maxReceiveCount"]
+            reason = f"received {times} times, never finished: perhaps the process died"
     return DeadLetter(
+        topic=of.topic,
+        subscription=of.name,
         id=message.id,
         key=message.key,
         body=message.body,
@@ -182,8 +336,9 @@ def dead_letter_of(message: ReceivedMessage) -> DeadLetter:
         deliver_at=message.deliver_at,
         receives=message.receive_count,
         sent_at=message.sent_at,
-        reason=why[:_REASON_CHARACTERS] if isinstance(why, str) else None,
-        attempt=message.attempt,
+        dead_at=utc(int(raw["Attributes"]["SentTimestamp"])),
+        reason=reason[:_REASON_CHARACTERS],
+        attempt=header.get(ATTEMPT, 0),
         original_id=message.original_id,
     )
 
@@ -207,10 +362,15 @@ def dead_letter_url(sqs: SQSClient, queue_url: str, advice: str = _LAST_ATTEMPT)
     Raises:
         InvalidValue: the queue has no dead-letter queue.
     """
+    return dead_letter_url_of(queue_url, redrive_policy(sqs, queue_url, advice))
+
+
+def redrive_policy(sqs: SQSClient, queue_url: str, advice: str) -> str:
+    """Returns a queue's redrive policy, as JSON. See `dead_letter_url`."""
     policy = attributes_of(sqs, queue_url, "RedrivePolicy").get("RedrivePolicy")
     if not policy:
         raise InvalidValue("queue_url", queue_url, advice)
-    return dead_letter_url_of(queue_url, policy)
+    return policy
 
 
 def bury(connection: Connection, queue_url: str, message: ReceivedMessage, reason: str) -> None:
@@ -237,7 +397,11 @@ def bury(connection: Connection, queue_url: str, message: ReceivedMessage, reaso
 def _with_reason(header: str, reason: str) -> str:
     # SQS takes no control characters, and a lone surrogate has no bytes.
     printable = "".join(each if each.isprintable() else " " for each in reason[:_REASON_CHARACTERS])
-    return json.dumps(json.loads(header) | {_WHY: printable}, ensure_ascii=False, separators=(",", ":"))
+    return _json(json.loads(header) | {WHY: printable})
+
+
+def _json(header: Mapping[str, Any]) -> str:
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":"))
 
 
 def _as_delivered(message: ReceivedMessage, s3_bucket: str) -> str:

@@ -11,13 +11,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.client.connection import Connection
-from tidewheel.client.operations.dead_letters import RedriveResult, attributes_of, depth, naming_missing, unless_stays
+from tidewheel.client.operations.dead_letters import (
+    RedriveResult,
+    attributes_of,
+    depth,
+    naming_missing,
+    received,
+    show,
+    unless_stays,
+)
 from tidewheel.client.operations.subscription_queues import dead_letter_url_of
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import BadMessage, WrongQueue
@@ -32,8 +41,6 @@ from tidewheel.storage.bodies import store_body
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef
 
-_HIDDEN_S = 120
-_BATCH = 10
 _MOST_BYTES = 16 * 1024 * 1024
 """Over the document of the largest SQS message: JSON escapes a character with up to twelve bytes."""
 
@@ -64,11 +71,11 @@ def refused_messages(connection: Connection, most: int) -> list[RefusedMessage]:
     found: dict[str, RefusedMessage] = {}
     url, handles = connection.settings.refused_queue_url, list[str]()
     try:
-        for raw in _received(connection, url, most):
+        for raw in chain.from_iterable(received(connection, url, most)):
             handles.append(raw["ReceiptHandle"])
             found[raw["MessageId"]] = _shown(raw)
     finally:
-        _show(connection, url, handles)
+        show(connection, url, handles)
     return list(found.values())
 
 
@@ -145,7 +152,7 @@ class _Again:
             # A message that is refused again meanwhile is behind the first ones.
             with naming_missing(self.connection.sqs, from_url):
                 messages = depth(self.connection.sqs, from_url)
-            for raw in _received(self.connection, from_url, messages):
+            for raw in chain.from_iterable(received(self.connection, from_url, messages)):
                 to = send(raw)
                 if to is None:
                     stay.append(raw["ReceiptHandle"])
@@ -153,7 +160,7 @@ class _Again:
                     self.connection.sqs.delete_message(QueueUrl=from_url, ReceiptHandle=raw["ReceiptHandle"])
                     moved[to] += 1
         finally:
-            _show(self.connection, from_url, stay)
+            show(self.connection, from_url, stay)
         return moved
 
     def _send_refused(self, raw: MessageTypeDef) -> str | None:
@@ -220,31 +227,6 @@ class _Again:
 
 
 _YES = {"DataType": "String", "StringValue": "yes"}
-
-
-def _received(connection: Connection, url: str, most: int) -> Iterator[MessageTypeDef]:
-    """Receives up to a number of messages, which are then hidden for two minutes."""
-    every: Any = ["All"]
-    while most > 0:
-        answer = connection.sqs.receive_message(
-            QueueUrl=url,
-            MaxNumberOfMessages=min(_BATCH, most),
-            VisibilityTimeout=_HIDDEN_S,
-            WaitTimeSeconds=1,
-            AttributeNames=every,
-            MessageAttributeNames=every,
-        )
-        messages = answer.get("Messages", [])
-        if not messages:
-            return
-        most -= len(messages)
-        yield from messages
-
-
-def _show(connection: Connection, url: str, handles: Iterable[str]) -> None:
-    """Makes received messages visible again."""
-    for handle in handles:
-        connection.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
 
 
 def _own_queue(urls: list[str], queue_arn: str) -> str | None:
