@@ -115,7 +115,8 @@ def test_the_command_of_the_page_claims_as_the_first_vector() -> None:
     filled = {
         name: value.replace("<id>", header["id"])
         .replace("<claim>", header["claim"])
-        .replace("<28 days after the due time>", str(vector["due_ms"] // 1000 + 28 * 86_400))
+        .replace("<now>", str(vector["due_ms"] // 1000))
+        .replace("<28 days after now>", str(vector["due_ms"] // 1000 + 28 * 86_400))
         for name, value in options.items()
     }
     world = World(vector)

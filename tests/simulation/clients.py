@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +15,11 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.promises import Family, KeyCancel, KeyHistory, Promises, Sent, TopicLife, Violation
 from tests.simulation.triggers import Queued, Triggers
 from tests.simulation.world import MAX_SKEW_MS, START_MS, World
+from tidewheel.client import waiting
 from tidewheel.client.changes import Rescheduled, reschedule
-from tidewheel.errors import UnknownMessage
+from tidewheel.client.history import history
+from tidewheel.client.outcome import SubscriptionProgress
+from tidewheel.errors import TidewheelError, UnknownMessage
 from tidewheel.flows.delivery.cancel import Cancelled, CancelResult, TooLate, cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
@@ -190,6 +195,30 @@ class Clients:
         self.promises.add(sent)
         return sent
 
+    # ---- look
+    def look(self, life: TopicLife) -> None:
+        """Asks what became of a message, and which messages were sent lately. None is named that no queue took."""
+        message = self._one(life)
+        if message is None:
+            return
+
+        def call(ports: FaultyPorts) -> None:
+            connection, now_ms = _connection(ports), ports.clock.now_ms()
+            with suppress(TidewheelError), self.world.unanswered("look"):
+                self._told(life, message.id, waiting.get(connection, life.name, message.id, now_ms).subscriptions)
+                core: Any = SimpleNamespace(connection=connection, clock=ports.clock)
+                for each in islice(history(core, life.name), 10):
+                    self._told(life, each.id, each.subscriptions)
+
+        self.world.start(f"look at {message.id}", call, topic=life.name)
+
+    def _told(self, life: TopicLife, message_id: MessageId, told: Sequence[SubscriptionProgress]) -> None:
+        for each in told:
+            self.world.exercised[f"client: told {each.place.value}"] += 1
+            queues = [reader.queue_url for reader in life.readers if reader.name == each.name]
+            if each.sent and not any(self.promises.copies[queue, message_id] for queue in queues):
+                raise Violation(f"{message_id} was called sent to {each.name}, and was not", life.name, message_id)
+
     # ---- cancel
     def _one(self, life: TopicLife) -> Sent | None:
         known = [each for each in self.promises.sent.values() if each.topic is life and each.accepted]
@@ -276,6 +305,9 @@ class Clients:
 
         def call(ports: FaultyPorts) -> None:
             made: list[Sent] = []
+            for each in self.promises.sent.values():  # what was purged, and perhaps sent before, is cancelled instead
+                if each.purge_doubt and (each is message or (key is not None and each.key == key)):
+                    each.family.cancels += 1
             with self.world.unanswered("reschedule"):
                 state = ports.topic_states.read(life.name)
                 if state is None or state.generation != life.generation:

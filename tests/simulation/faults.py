@@ -320,7 +320,7 @@ QUERIES: dict[str, dict[str, Callable[[Any], Any]]] = {
     "subscriptions": {"all": lambda each: each.name},
     "deliveries": {"all": lambda each: (*_by_key(each), each.key.replay or "")},
     "parks": {"all": _by_key},
-    "merges": {"trash": lambda each: (each.sealed, each.id)},
+    "merges": {"trash": lambda each: (each.dead_from, each.id)},
     "plans": {"ranges": lambda each: each},
     "recurring": {"all": lambda each: each.name},
     "tombstones": {"ids": lambda each: each},  # ids sort as slots do

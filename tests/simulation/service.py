@@ -314,6 +314,7 @@ class Simulation:
             (3, clients.cancel),
             (1, clients.cancel_key),
             (2, clients.reschedule),
+            (3, clients.look),
             (2, administrators.pause_or_resume),
             (1, administrators.queue_comes_and_goes),
             (1, administrators.subscribe_or_not),

@@ -200,7 +200,7 @@ class AsyncTidewheel:
         key: str | None = None,
         group: str | None = None,
     ) -> AsyncHistory:
-        """As `Tidewheel.history`, for `async for`."""
+        """As `Tidewheel.history`."""
         look = functools.partial(self.client.history, topic, subscription, since, until, key, group)
         return AsyncHistory(await self._in_thread(look), self._in_thread)
 

@@ -204,6 +204,12 @@ class Deliveries(StoredItems):
         found = self._table.query("pk = :pk AND sk BETWEEN :first AND :last", values, first_page=100, backwards=True)
         return items.each_readable(found, items.decode_sent, table_keys.SENT, {})
 
+    def delete_sent(self, topic: str) -> None:
+        """Deletes the records of all deliveries that are done."""
+        partition = table_keys.topic_partition(topic)
+        for item in self._table.query_prefix(partition, table_keys.SENT, projection="pk, sk"):
+            self._table.delete(items.key_of(item), action="delete_sent", topic=topic)
+
     def delete(self, keys: Iterable[DeliveryKey]) -> None:
         """Deletes complete deliveries and deliveries of dead generations. Ignores missing deliveries.
 

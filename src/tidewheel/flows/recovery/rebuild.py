@@ -279,6 +279,7 @@ def _clear(ports: Ports, topic: str, keep: set[str], planned: int) -> None:
     for a, _ in ports.plans.ranges(topic):
         if a not in {each.plan for each in kept}:
             delete_plan(ports, topic, a)
+    ports.deliveries.delete_sent(topic)  # other plans will have the names of these
     for trash in ports.merges.trash(topic):
         ports.merges.delete_trash(topic, trash)
     for bucket in ports.buckets.all(topic):
