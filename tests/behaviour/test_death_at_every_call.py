@@ -159,6 +159,15 @@ def moved(world: World, id: str) -> None:
         assert world.ask(move)
 
 
+def named_as_sent_came(world: World, topic: str, least: int) -> None:
+    """Checks that the history names some messages as sent, and each came to the named subscription."""
+    history = world.stack.client().history(topic)
+    named = {(it.message.body, to.name) for it in history for to in it.subscriptions if to.sent}
+    assert len(named) >= least
+    for body, name in named:
+        assert world.arrivals[topic, name].copies[body], (topic, name, body)
+
+
 def told(world: World) -> World:
     """Tells the story."""
     ask, send, advance = world.ask, world.send, world.stack.advance
@@ -200,10 +209,12 @@ def told(world: World) -> World:
     advance(hours=2)
     world.receive("orders", "billing", "audit")
     world.receive("parts", "billing")
+    named_as_sent_came(world, "orders", 6)
     ask(lambda client: client.replay("parts", "billing"))
     active_s = world.stack.now().timestamp()
     advance(minutes=40)
     world.receive("parts", "billing", active_s=active_s)
+    named_as_sent_came(world, "parts", 3)
     ask(lambda client: client.delete_subscription("orders", "audit", delete_queue=True))
     ask(lambda client: client.delete_topic("parts", delete_queues=True))
     advance(days=4)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
@@ -166,6 +168,41 @@ def test_a_look_reads_no_more_than_asked_for_and_ends_after_a_number_of_reads(st
         history = tw.history(ORDERS, key="k3")
         assert (bodies(history), history.complete, history.reads) == ([], False, 5)
     assert bodies(tw.history(ORDERS, key="k3", until=history.looked_back_to)) == ["3"]
+
+
+def requests(stack: MemoryTidewheel, call: Callable[[], Any]) -> Counter[str]:
+    """Counts what a call asks of the table, and its GETs of objects."""
+    found: Counter[str] = Counter()
+    service = stack.service
+
+    def counted(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(*args: Any, **options: Any) -> Any:
+            found[name] += 1
+            return of(*args, **options)
+
+        return asked
+
+    with ExitStack() as patches:
+        for name in ("get_item", "batch_get_item", "query"):
+            of = getattr(service.dynamodb, name)
+            patches.enter_context(patch.object(service.dynamodb, name, counted(name, of)))
+        of = service.objects.get_range
+        patches.enter_context(patch.object(service.objects, "get_range", counted("get", of)))
+        call()
+    return found
+
+
+def test_the_requests_of_get_and_of_a_page_of_history(stack: MemoryTidewheel) -> None:
+    tw = client_of(stack, "billing", "mail")
+    tw.send_many(ORDERS, [Message(body=f"{i}", delay=7200 + i, key=f"k{i}") for i in range(50)])
+    stack.advance(hours=3)
+    [*_, last] = tw.history(ORDERS)
+    # Before the history, a get took as many: the record took the place of a second read of the plan.
+    asked = requests(stack, lambda: tw.get(ORDERS, last.id))
+    assert asked == {"get_item": 4, "query": 5, "get": 1}
+    assert requests(stack, lambda: tw.get(ORDERS, key=str(last.message.key))) - asked == {"get_item": 1}
+    asked = requests(stack, lambda: list(tw.history(ORDERS)))
+    assert (asked["query"], asked["batch_get_item"], asked["get"]) == (4, 3, 1)
 
 
 def test_the_command_and_the_async_client_show_the_same(stack: MemoryTidewheel) -> None:
