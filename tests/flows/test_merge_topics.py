@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Generator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -354,9 +355,11 @@ class TriedAgain:
         for place, item in enumerate(items):
             for again in (True, False):
                 self.runs += 1
-                RUNS_AGAIN.set(again)
+                # In a context of its own, so that the tests after this one in the process do not see it.
+                context = copy_context()
+                context.run(RUNS_AGAIN.set, again)
                 try:
-                    yield place, task(item)
+                    yield place, context.run(task, item)
                     break
                 except Exception:
                     assert again
