@@ -30,7 +30,8 @@ from .client.waiting import MessageStatus as MessageStatus
 from .client.waiting import Recipient as Recipient
 from .client.waiting import WaitingMessage as WaitingMessage
 from .client.worker.consumer import Consumer as Consumer
-from .client.worker.consumer import ConsumerCounts as ConsumerCounts
+from .client.worker.inbox import ConsumerCounts as ConsumerCounts
+from .client.worker.worker import Worker as Worker
 from .errors import AlreadyExists as AlreadyExists
 from .errors import BodyChanged as BodyChanged
 from .errors import BufferFull as BufferFull
@@ -47,6 +48,7 @@ from .errors import NothingToRestore as NothingToRestore
 from .errors import PeekIncomplete as PeekIncomplete
 from .errors import QueueDeletedRecently as QueueDeletedRecently
 from .errors import QueueUnavailable as QueueUnavailable
+from .errors import Reject as Reject
 from .errors import RetentionExpired as RetentionExpired
 from .errors import RetryLater as RetryLater
 from .errors import SendFailed as SendFailed

@@ -489,14 +489,22 @@ class RetryLater(TidewheelError):
     """Raised by your function to get the message in hand again later. This is not counted as a failure.
 
     Attributes:
-        level, backoff, delay: as for `Consumer.retry_later`.
+        level, backoff, delay, counts: as for `Consumer.retry_later`. In a worker, none of the first three: the delay of
+            the handler's `retry`.
     """
 
-    def __init__(self, *, level: int | None = None, backoff: Any = None, delay: Any = None) -> None:
+    def __init__(
+        self, *, level: int | None = None, backoff: Any = None, delay: Any = None, counts: bool = True
+    ) -> None:
         self.level = level
         self.backoff = backoff
         self.delay = delay
-        super().__init__("the message in hand is to come again later; raise this in a function that a Consumer calls")
+        self.counts = counts
+        super().__init__("the message in hand is to come again later; raise this in a function that a Worker calls")
+
+
+class Reject(TidewheelError):
+    """Raised by your function to put the message in hand among the dead letters now, with this text as the reason."""
 
 
 class FlushFailed(TidewheelError):

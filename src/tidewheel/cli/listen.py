@@ -35,8 +35,8 @@ _POLL_S = 1
 """How long a poll waits, and so the longest that Ctrl-C waits if no POST is under way."""
 _FINISH_S = 5
 """How long a POST under way may wait for its answer after Ctrl-C. Then its message goes back."""
-_MOST_TIMEOUT_S = 12 * 3600
-"""SQS's longest visibility time-out."""
+_MOST_TIMEOUT_S = 11 * 3600
+"""How long a worker can keep a message."""
 _ANSWER_BYTES = 65_536
 """How much of an answer's body is read, so that a usual answer is not cut off."""
 _TYPES = {
@@ -64,7 +64,7 @@ def listen(
     An answer of 2xx acknowledges a message. Otherwise the message comes again after its queue's visibility time-out,
     and goes to the dead-letter queue after as many tries as this prints at its start.
     """
-    from tidewheel.client.worker.consumer import Consumer
+    from tidewheel.client.worker.worker import Worker
 
     chosen = target(ctx)
     if not subscription:
@@ -80,31 +80,33 @@ def listen(
         raise typer.Exit(1)
     service = chosen.client()
     found = service.core.cache.subscription(topic, subscription)
-    consumer = Consumer(service, topic, subscription)
+    address = f"{topic}/{subscription}"
     listener = _Listener(forward_to, timeout, source=found, as_json=as_json)
     with _warnings_as_lines(), suppress(KeyboardInterrupt):  # before the run, or a second one
-        _tell_ready(service, found, forward_to, timeout, as_json)
-        # One message at a time: no other waits invisibly for a slow hook.
-        consumer.run(listener.forward, stop=listener.stop, wait_s=_POLL_S, batch=1, finish_s=_FINISH_S)
+        tries = _tell_ready(service, found, forward_to, as_json)
+        worker = Worker(service, wait_s=_POLL_S, finish_s=_FINISH_S)
+        worker.handles(address, at_once=1, retry=None, max_attempts=tries, timeout=_MOST_TIMEOUT_S)(listener.forward)
+        worker.run(stop=listener.stop)
     if listener.error is not None:
         raise listener.error
-    counts = ", ".join(f"{count:,} {what}" for what, count in asdict(consumer.counts).items() if count)
+    counts = ", ".join(f"{count:,} {what}" for what, count in asdict(worker.counts[address]).items() if count)
     typer.echo(f"Stopped. Messages: {counts or 'none'}.", err=True)
 
 
-def _tell_ready(
-    service: Tidewheel, source: SubscriptionState, forward_to: str, timeout_s: float, as_json: bool
-) -> None:
-    """Prints what is listened to, the queue's rule for messages that are not taken, and why messages may not come."""
+def _tell_ready(service: Tidewheel, source: SubscriptionState, forward_to: str, as_json: bool) -> int:
+    """Prints what is listened to, what becomes of messages that are not taken, and why messages may not come.
+
+    Returns:
+        How often a message is tried.
+    """
     from tidewheel.client.operations.dead_letters import attributes_of
-    from tidewheel.client.receiving import MAX_RECEIVES, begin
+    from tidewheel.client.receiving import MAX_RECEIVES
 
     rule = attributes_of(service.core.connection.sqs, source.queue_url, "VisibilityTimeout", "RedrivePolicy")
     hidden_s = int(rule["VisibilityTimeout"])
-    dead = "without end: it has no dead letters"
+    dead, tries = "without end: it has no dead letters", MAX_RECEIVES
     if (policy := rule.get("RedrivePolicy")) is not None:
-        queues = int(json.loads(policy)["maxReceiveCount"])
-        tries = min(queues, MAX_RECEIVES) if begin(service.core, source.topic, source.name) else queues
+        tries = min(tries, int(json.loads(policy)["maxReceiveCount"]))
         dead = f"and goes to the dead-letter queue after {tries} tries"
     notes = [f"A message without an answer of 2xx comes again after {hidden_s} s, {dead}."]
     if source.state.value != "ACTIVE":
@@ -112,8 +114,6 @@ def _tell_ready(
         notes.append(f"The subscription is {source.state.value}, so no new messages come. See: {how}")
     if source.filter_policy is not None:
         notes.append(f"Only messages that match its filter come: {source.filter_policy}")
-    if timeout_s >= hidden_s:
-        notes.append(f"--timeout is not below {hidden_s} s: a message may come again while its POST is under way.")
     if as_json:
         ready = {"topic": source.topic, "subscription": source.name, "forward_to": forward_to}
         print_json({"ready": {**ready, "state": source.state, "filter_policy": source.filter_policy, "notes": notes}})
@@ -121,6 +121,7 @@ def _tell_ready(
         typer.echo(f"Ready: {source.topic}/{source.name} to {forward_to}. Ctrl-C ends it.")
         typer.echo(visible("\n".join(notes)))
     typer.get_text_stream("stdout").flush()
+    return tries
 
 
 class _NotTaken(Exception):

@@ -33,6 +33,7 @@ from tidewheel.cli import (
     messages,
     plain,
     policies,
+    worker,
 )
 from tidewheel.cli.advice import advised
 from tidewheel.cli.output import print_error
@@ -77,7 +78,7 @@ _START, _MESSAGES, _LOOK = "Start here", "Send and receive messages", "Look insi
 _TOPICS, _OPERATE, _PROGRAMS = "Topics and subscriptions", "Operate", "Other programs"
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     _START: (documentation.docs, cost.cost, demo.demo),
-    _MESSAGES: (messages.send, messages.receive, listen.listen, changes.cancel, changes.reschedule),
+    _MESSAGES: (messages.send, messages.receive, listen.listen, worker.worker, changes.cancel, changes.reschedule),
     _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find, history.sent, console.console),
     _OPERATE: (
         inspection.doctor,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RECEIVE_BATCH = 10
 MAX_WAIT_S = 20
-MAX_RECEIVES = 5
+MAX_RECEIVES = 10
 """How often a message is handed out before a consumer buries it."""
 _AGAIN_MS = 60_000
 
@@ -152,16 +152,22 @@ def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> 
     return found
 
 
-def give_back(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage], after_s: int = 0) -> None:
-    """Makes received messages visible again after some seconds, or after the visibility time-out if SQS fails."""
+def hide(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage], seconds: int) -> list[ReceivedMessage]:
+    """Hides received messages for so many seconds from now, ten a call. Returns those that SQS refuses to hide.
+
+    SQS refuses a message that was deleted, or that has been visible again.
+    """
+    refused: list[ReceivedMessage] = []
     for batch in _tens(list(messages)):
-        sqs.change_message_visibility_batch(
+        answer = sqs.change_message_visibility_batch(
             QueueUrl=queue_url,
             Entries=[
-                {"Id": str(i), "ReceiptHandle": each.receipt_handle, "VisibilityTimeout": after_s}
+                {"Id": str(i), "ReceiptHandle": each.receipt_handle, "VisibilityTimeout": seconds}
                 for i, each in enumerate(batch)
             ],
         )
+        refused += [batch[int(each["Id"])] for each in answer.get("Failed", []) if each["SenderFault"]]
+    return refused
 
 
 def delete(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage]) -> None:

@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import replace
 from heapq import nlargest
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from tidewheel.clock import Clock, ManualClock, utc
 from tidewheel.errors import InvalidValue
 from tidewheel.local.pump import Failure, Pump
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.memory.sqs_queue import MemoryQueue
-from tidewheel.model.duration import read_time
+from tidewheel.model.duration import delay_ms, read_time
 from tidewheel.model.message import HEADER_ATTRIBUTE, MessageId
 from tidewheel.model.received import parse_received
 from tidewheel.model.setting import check_names
@@ -27,6 +27,9 @@ from tidewheel.model.topic import check_name
 if TYPE_CHECKING:
     from tidewheel.client.operations.dead_letters import DeadLetter
     from tidewheel.client.tidewheel import Tidewheel
+    from tidewheel.client.worker.inbox import ConsumerCounts
+    from tidewheel.client.worker.retries import Delay
+    from tidewheel.client.worker.worker import Worker
     from tidewheel.model.received import ReceivedMessage
 
 DEFAULT_START = "2026-01-01T00:00:00Z"
@@ -104,6 +107,43 @@ class Stack(ABC):
             replace(message, visible_at=None if at_ms is None else utc(at_ms))
             for message, at_ms in zip(messages, visible_ms, strict=True)
         ]
+
+    def drain(
+        self, worker: Worker, until: Delay = "7d", *, errors: Literal["raise", "count"] = "raise"
+    ) -> Mapping[str, ConsumerCounts]:
+        """Advances virtual time with a worker at work, in this thread, without threads of its own.
+
+        Each message is handled at its second, and so are its retries. Messages of other subscriptions stay.
+
+        Args:
+            worker: its functions are called. Its client is this stack's.
+            until: how far to advance.
+            errors: "raise": the first error of a function ends the drain, after its message was sent again or buried.
+                "count": the worker goes on.
+
+        Returns:
+            The worker's counts, by topic/subscription.
+
+        Raises:
+            InvalidValue: as `Worker.run`.
+        """
+        end_ms = self.clock.now_ms() + delay_ms(until, "until")
+        if self._consumer is None:
+            self._consumer = self._make_consumer()
+        while True:
+            while worker.play(self._consumer, raises=errors == "raise"):
+                pass
+            now_ms, at_ms = self.clock.now_ms(), self._running().next_ms()
+            ready = [
+                each.ready_at_ms
+                for inbox in worker.inboxes
+                for each in self.queue(inbox.queue_url).everything
+                if each.ready_at_ms > now_ms
+            ]
+            following_ms = min([*ready, *(() if at_ms is None else (at_ms,))], default=end_ms)
+            if following_ms >= end_ms and now_ms == end_ms:
+                return worker.counts
+            self._advance_to(min(end_ms, max(now_ms, following_ms)))
 
     def dead_letters(self, topic: str, subscription: str, n: int = 10) -> list[DeadLetter]:
         """Looks at the n newest dead letters of a subscription, newest first, and receives none.

@@ -21,7 +21,7 @@ from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client.connection import Connection
 from tidewheel.client.operations.subscription_queues import dead_letter_url_of
 from tidewheel.clock import utc
-from tidewheel.errors import InvalidValue, QueueUnavailable, RetryLater
+from tidewheel.errors import InvalidValue, QueueUnavailable, Reject, RetryLater
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES, MessageId
 from tidewheel.model.received import ATTEMPT, WHY, ReceivedMessage, parse_received
 from tidewheel.model.settings import ServiceSettings
@@ -350,6 +350,8 @@ def reason_of(error: BaseException | None, otherwise: str) -> str:
     """
     if isinstance(error, RetryLater):
         error = error.__cause__ or error.__context__
+    if isinstance(error, Reject):
+        return str(error)
     return otherwise if error is None else f"{type(error).__name__}: {error}"
 
 

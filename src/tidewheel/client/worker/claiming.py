@@ -27,7 +27,7 @@ from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.tombstone import Holder, claim_ttl_s
 
-SPENT = f"handed out more than {MAX_RECEIVES} times, and never acknowledged"
+SPENT = f"received {MAX_RECEIVES} times, never finished: perhaps the process died"
 """The reason of a dead letter that was handed out too often."""
 
 _log = logging.getLogger(__name__)

@@ -24,37 +24,22 @@ class Interrupts:
         caught: whether there was a signal.
     """
 
-    def __init__(self, wanted: bool) -> None:
+    def __init__(self) -> None:
         self.caught = False
-        self._wanted = wanted
-        self._late = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if self._wanted and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             found = {number: signal.getsignal(number) for number in _USUAL}
             self._before = {number: handler for number, handler in found.items() if handler in _USUAL[number]}
             for number in self._before:
                 signal.signal(number, self._noted)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+    def __exit__(self, *_: object) -> None:
         self._restore()
-        return kind is KeyboardInterrupt and self._late
-
-    def interrupt(self) -> None:
-        """Ends the block in the main thread, from another thread, by a KeyboardInterrupt that the block keeps.
-
-        The block must wait for this call, or the signal could come after it. Windows cannot do this: there the block
-        goes on.
-        """
-        for number in list(self._before)[:1] if hasattr(signal, "pthread_kill") else ():
-            self._late = True
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def _noted(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if self._late:
-            raise KeyboardInterrupt
         if self.caught:
             self._restore()
             signal.raise_signal(number)

@@ -59,15 +59,16 @@ def retry_due_ms(
 
 
 def sent_again(
-    message: ReceivedMessage, ids: IdSource, due_ms: int, subscription: str, *, expires_at_ms: int | None
+    message: ReceivedMessage, ids: IdSource, due_ms: int, subscription: str, attempt: int, *, expires_at_ms: int | None
 ) -> OutgoingMessage:
     """Returns a message's retry for one subscription, with the same body and attributes.
 
     Args:
         message: the received message, with its own body.
+        attempt: how often its work was tried.
     """
     options = Options(
-        attempt=message.attempt + 1,
+        attempt=attempt,
         original_id=message.original_id or message.id,
         only=subscription,
         first_version=None if message.key is None else (message.key, *message.version),

@@ -1,0 +1,197 @@
+"""Handles the messages of one subscription with a function, and decides what becomes of each.
+
+the function returns                              --> acknowledged
+RetryLater                                        --> sent again as it says, acknowledged
+an error, and attempts are left                   --> sent again after the delay of `retry`, acknowledged
+Reject, an error of `reject` or `parse`, or no attempt is left  --> dead letter, acknowledged
+an error, with retry=None, and receives are left  --> comes again after its queue's visibility time-out
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from tidewheel.client import tracing
+from tidewheel.client.receiving import MAX_RECEIVES
+from tidewheel.client.worker.inbox import Inbox
+from tidewheel.errors import InvalidValue, Reject, RetryLater
+from tidewheel.model.duration import delay_ms
+from tidewheel.model.levels import Backoff
+from tidewheel.model.message import Encoding
+from tidewheel.model.received import ReceivedMessage
+from tidewheel.model.untrusted import check_whole
+
+T = TypeVar("T")
+Around = Callable[[ReceivedMessage], Any]
+Blocking = Callable[[Callable[[], object]], Awaitable[object]]
+"""Awaits a function that waits for AWS, without blocking the event loop."""
+
+MOST_AT_ONCE = 50
+_MOST_TIMEOUT_MS = 11 * 3_600_000
+"""SQS hides a message for 12 hours at most."""
+_UNAWAITED = "its function returned work that nobody does; give a function that returns None, or `async def`"
+
+_log = logging.getLogger(__name__)
+
+
+class _BadBody(Exception):
+    """`parse` raised an error, the cause."""
+
+
+class Handling:
+    """A function for the messages of one subscription, with its rules.
+
+    Attributes:
+        topic, subscription: whose messages it gets.
+        is_async: whether the function is a coroutine function.
+        at_once, timeout_s, max_attempts: as for `Worker.handles`, in whole seconds.
+        retry: None: SQS's own rule.
+        rejects: errors that make a dead letter at once.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        function: Callable[..., object],
+        *,
+        at_once: int,
+        timeout: Any,
+        max_attempts: int,
+        retry: Backoff | None,
+        parse: Callable[[Any], object] | None,
+        reject: Sequence[type[Exception]],
+    ) -> None:
+        self.topic, _, self.subscription = address.partition("/")
+        if not (self.topic and self.subscription) or "/" in self.subscription:
+            raise InvalidValue("handles", address, "give topic/subscription, such as orders/closer")
+        check_whole("at_once", at_once, 1, MOST_AT_ONCE)
+        check_whole("max_attempts", max_attempts, 1)
+        if retry is not None and not isinstance(retry, Backoff):
+            raise InvalidValue("retry", retry, "give a Backoff, or None for the queue's own rule")
+        if retry is None and max_attempts > MAX_RECEIVES:
+            how = f"give at most {MAX_RECEIVES}: with retry=None an attempt is a receive"
+            raise InvalidValue("max_attempts", max_attempts, how)
+        timeout_ms = delay_ms(timeout, "timeout")
+        if not 1000 <= timeout_ms <= _MOST_TIMEOUT_MS:
+            raise InvalidValue("timeout", timeout, "give 1s to 11h: SQS hides a message for 12 hours at most")
+        if not all(isinstance(each, type) and issubclass(each, Exception) for each in reject):
+            raise InvalidValue("reject", reject, "give classes of errors, such as (Gone,)")
+        self.address, self.at_once, self.timeout_s = address, at_once, timeout_ms / 1000
+        self.max_attempts, self.retry = max_attempts, retry
+        self.is_async = is_coroutine_function(function)
+        self._function, self._parse = function, parse
+        self.rejects: tuple[type[Exception], ...] = (Reject, _BadBody, *reject)
+
+    # ---- one message
+    def work(self, inbox: Inbox, message: ReceivedMessage, arounds: Sequence[Around] = ()) -> None:
+        """Handles a message. When this returns, acknowledge the message. Otherwise it comes again.
+
+        Raises:
+            Exception: the function's own error, or AWS's.
+        """
+        with inbox.in_hand(message):
+            whole = inbox.whole(message)
+            try:
+                with tracing.processing(self.topic, self.subscription, message):
+                    try:
+                        with ExitStack() as stack:
+                            for each in arounds:
+                                stack.enter_context(contextmanager(each)(whole))
+                            self._check_done(self._function(*self._arguments(whole)))
+                    except RetryLater as later:
+                        self._later(inbox, whole, later)
+                        return
+            except Exception as error:
+                self._failed(inbox, whole, error)
+                return
+        inbox.count("handled")
+
+    async def work_async(
+        self, inbox: Inbox, message: ReceivedMessage, arounds: Sequence[Around], blocking: Blocking
+    ) -> None:
+        """As `work`, for a coroutine function, in the running event loop."""
+        with inbox.in_hand(message):
+            whole = message
+            if message.payload is not None:
+                got: list[ReceivedMessage] = []
+                await blocking(lambda: got.append(inbox.whole(message)))
+                [whole] = got
+            try:
+                with tracing.processing(self.topic, self.subscription, message):
+                    try:
+                        async with AsyncExitStack() as stack:
+                            for each in arounds:
+                                if inspect.isasyncgenfunction(each):
+                                    await stack.enter_async_context(asynccontextmanager(each)(whole))
+                                else:
+                                    stack.enter_context(contextmanager(each)(whole))
+                            result = self._function(*self._arguments(whole))
+                            self._check_done(await result if inspect.isawaitable(result) else result)
+                    except RetryLater as later:
+                        await blocking(partial(self._later, inbox, whole, later))
+                        return
+            except Exception as error:
+                await blocking(partial(self._failed, inbox, whole, error))
+                return
+        inbox.count("handled")
+
+    def _arguments(self, message: ReceivedMessage) -> tuple[Any, ...]:
+        if self._parse is None:
+            return (message,)
+        try:
+            return message, self._parse(message.bytes() if message.encoding is Encoding.BYTES else message.body)
+        except Exception as error:
+            raise _BadBody from error
+
+    def _check_done(self, result: object) -> None:
+        """Raises InvalidValue for a result that is unfinished work: its message must not be acknowledged."""
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            getattr(result, "close", lambda: None)()  # otherwise Python warns of a coroutine
+            raise InvalidValue("function", self._function, _UNAWAITED)
+
+    # ---- after an error
+    def _later(self, inbox: Inbox, message: ReceivedMessage, later: RetryLater) -> None:
+        given = later.level is not None or later.delay is not None or later.backoff is not None
+        backoff = later.backoff if given else self.retry
+        inbox.send_again(message, later, level=later.level, backoff=backoff, delay=later.delay, counts=later.counts)
+
+    def _failed(self, inbox: Inbox, message: ReceivedMessage, error: Exception) -> None:
+        """Sends a failed message again, or buries it. Otherwise raises the error: the message comes again."""
+        if isinstance(error, self.rejects):
+            reason = error.__cause__ if isinstance(error, _BadBody) and error.__cause__ else error
+            inbox.bury(message, reason)
+            _log.error("message %s of %s is a dead letter: %r", message.id, self.address, reason)
+        elif self.retry is not None:
+            receipt = inbox.send_again(message, error, backoff=self.retry)
+            when = "is given up" if receipt is None else f"is tried again at {receipt.deliver_at:%F %TZ}"
+            attempt = f"attempt {message.attempt + 1} of {self.max_attempts}"
+            _log.log(
+                logging.ERROR if receipt is None else logging.WARNING,
+                "message %s of %s failed (%s) and %s",
+                message.id,
+                self.address,
+                attempt,
+                when,
+                exc_info=error,
+            )
+        else:
+            if message.receive_count >= self.max_attempts:
+                with suppress(InvalidValue):  # without a dead-letter queue, the message comes again
+                    inbox.bury(message, error)
+                    _log.error("message %s of %s is a dead letter", message.id, self.address, exc_info=error)
+                    return
+            inbox.count("failed")
+            raise error
+
+
+def is_coroutine_function(function: object) -> bool:
+    """Returns whether calling a function makes a coroutine, through partials, decorators and callable objects."""
+    while isinstance(function, partial):
+        function = function.func
+    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inspect.unwrap(call))  # type: ignore[arg-type]
