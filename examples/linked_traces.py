@@ -3,7 +3,7 @@
 # region traces
 from opentelemetry import trace
 
-from tidewheel import Consumer, ReceivedMessage, Tidewheel
+from tidewheel import ReceivedMessage, Tidewheel, Worker
 
 tracer = trace.get_tracer("shop")
 
@@ -22,7 +22,9 @@ def remind(message: ReceivedMessage) -> None:
 
 def work(tw: Tidewheel) -> None:
     """Works until SIGTERM or Ctrl-C."""
-    Consumer(tw, "reminders", "mailer").run(remind)
+    worker = Worker(tw)
+    worker.handles("reminders/mailer")(remind)
+    worker.run()
 
 
 # endregion

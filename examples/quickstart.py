@@ -1,7 +1,9 @@
 """A shop's time-outs, mails and nightly report, the worker that handles them, and a test of three days."""
 
 # region program
-from tidewheel import Backoff, Consumer, ReceivedMessage, RetryLater, Tidewheel
+from tidewheel import ReceivedMessage, Tidewheel, Worker
+
+worker = Worker()
 
 
 def order(tw: Tidewheel, number: int) -> None:
@@ -13,18 +15,16 @@ def paid(tw: Tidewheel, number: int) -> bool:
     return bool(tw.cancel("shop", key=f"close-{number}"))  # False: a consumer has it
 
 
+@worker.handles("shop/worker")
 def handle(message: ReceivedMessage) -> None:
-    try:
-        print(message.json())  # your work
-    except ConnectionError:
-        raise RetryLater(backoff=Backoff(base="30s", factor=2, maximum="6h")) from None
+    print(message.json())  # your work. After an error, it is tried again: eight times in nine hours
 
 
 def main(tw: Tidewheel) -> None:
     tw.create_topic("shop")
     tw.create_subscription("shop", "worker", reader="tidewheel")
     tw.send_recurring("shop", "nightly", {"report": "sales"}, cron="0 2 * * *", timezone="Europe/Berlin")
-    Consumer(tw, "shop", "worker").run(handle)
+    worker.run()
 
 
 # endregion
@@ -45,6 +45,8 @@ def test_an_order_is_closed_after_three_days_unless_it_is_paid() -> None:
     stack.advance(seconds=1)
     came = [message.json() for message in stack.receive("shop", "worker")]
     assert {"close": 17} in came and {"close": 18} not in came and came.count({"mail": 18}) == 1
+    order(tw, 19)
+    assert stack.drain(worker, until="3d")["shop/worker"].handled == 2  # the mail, and the close
 
 
 # endregion

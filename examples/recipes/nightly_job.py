@@ -1,14 +1,21 @@
 """A job at two o'clock each night, which goes on after a crash."""
 
 # region recipe
-from tidewheel import Tidewheel
+from tidewheel import ReceivedMessage, Tidewheel, Worker
+
+worker = Worker()
 
 
 def set_up(tw: Tidewheel) -> None:
-    """The job may take an hour. If its worker dies, another begins anew after that."""
     tw.create_topic("jobs")
-    tw.create_subscription("jobs", "nightly", reader="tidewheel", visibility_timeout_s=3_600)
+    tw.create_subscription("jobs", "nightly", reader="tidewheel")
     tw.send_recurring("jobs", "report", {"report": "sales"}, cron="0 2 * * *", timezone="Europe/Berlin")
+
+
+@worker.handles("jobs/nightly", at_once=1, timeout="3h")
+def report(message: ReceivedMessage) -> None:
+    """May take three hours. If the process dies, another begins the job anew a minute later."""
+    print("report of", message.json()["report"])
 
 
 # endregion

@@ -2,9 +2,10 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
-from tidewheel import Consumer, ReceivedMessage, Tidewheel
+from tidewheel import ReceivedMessage, Tidewheel, Worker
 
 TOPIC, SUBSCRIPTION = "orders", "billing"
 
@@ -34,9 +35,16 @@ def forget(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM handled WHERE at < datetime('now', '-28 days')")
 
 
-def run(tw: Tidewheel, db: sqlite3.Connection, work: Callable[[Any], object]) -> None:
-    """Works until SIGTERM."""
-    Consumer(tw, TOPIC, SUBSCRIPTION).run(lambda message: once(db, message, work))
+def run(tw: Tidewheel, path: str, work: Callable[[Any], object]) -> None:
+    """Works until SIGTERM, with a connection for each message: a handler runs in a thread."""
+    worker = Worker(tw)
+
+    @worker.handles(f"{TOPIC}/{SUBSCRIPTION}")
+    def handle(message: ReceivedMessage) -> None:
+        with closing(sqlite3.connect(path)) as db:
+            once(db, message, work)
+
+    worker.run()
 
 
 def main() -> None:

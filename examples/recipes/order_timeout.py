@@ -1,7 +1,9 @@
 """An order that is not paid within a quarter of an hour is closed."""
 
 # region recipe
-from tidewheel import ReceivedMessage, Tidewheel
+from tidewheel import ReceivedMessage, Tidewheel, Worker
+
+worker = Worker()
 
 
 def set_up(tw: Tidewheel) -> None:
@@ -18,8 +20,9 @@ def pay(tw: Tidewheel, order: int) -> bool:
     return bool(tw.cancel("time-outs", key=f"order-{order}"))
 
 
+@worker.handles("time-outs/orders")
 def close(message: ReceivedMessage) -> None:
-    """`Consumer(tw, "time-outs", "orders").run(close)` calls it. A second call does no harm."""
+    """A second call does no harm."""
     print("closed:", message.json()["order"])
 
 
