@@ -43,6 +43,11 @@ _ALL = (
     ),
     Benchmark(name="ingest", title="Ingest", goals={"ingest_ratio": ">= 0.7", "ingest_from_queue_ratio": ">= 0.3"}),
     Benchmark(name="plain", title="Plain messages", goals={"envelopes_of_2000_to_packs": ">= 0.2"}),
+    Benchmark(
+        name="worker",
+        title="A worker's CPU",
+        goals={f"{kind}_to_bare": "<= 1.5" for kind in ("one", "threads", "coroutines")},
+    ),
     Benchmark(name="plan", title="Plan a slot"),
     Benchmark(name="dispatch", title="Dispatch", goals={"dispatch_ratio_same_options": ">= 0.9"}),
     Benchmark(

@@ -73,7 +73,7 @@ def forward(tw: Tidewheel, producer: KafkaProducer, kafka_topic: str, wait_s: in
     """Replaces the poller: puts due messages into Kafka. Returns their number."""
     refused: list[object] = []
 
-    def delivered(error: object, record: object) -> None:  # noqa: ARG001
+    def delivered(error: object, record: object) -> None:
         if error is not None:
             refused.append(error)
 

@@ -6,6 +6,7 @@ import importlib
 import logging
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,10 +89,11 @@ def load(program: str) -> Worker:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module), name, None)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise InvalidValue("MODULE:NAME", program, f"there is no module {module} in {here}") from None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            raise InvalidValue("MODULE:NAME", program, f"there is no module {module} in {here}") from None
+        traceback.print_exception(error, limit=-3)  # the program's own frames, not those of this command
+        raise typer.Exit(1) from None
     if not isinstance(found, Worker):
         raise InvalidValue("MODULE:NAME", program, f"{module} has no tidewheel.Worker of the name {name!r}")
     return found
