@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, CALL_S
@@ -228,8 +229,9 @@ class Inbox:
         return receiving.hide(self.core.connection.sqs, self.queue_url, messages, seconds)
 
     # ---- the queue
+    @cached_property
     def rule(self) -> tuple[int | None, int | None]:
-        """Returns the queue's visibility time-out in seconds, and how often SQS hands a message out.
+        """The queue's visibility time-out in seconds, and how often SQS hands a message out.
 
         None for what the queue has not, or what AWS does not tell.
         """

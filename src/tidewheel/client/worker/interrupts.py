@@ -19,13 +19,10 @@ class Interrupts:
 
     The second one meets the handlers of before. Outside the main thread, or if the program has its own handler, this
     class has no effect. A handler runs between any two steps of the main thread, so it takes no lock.
-
-    Attributes:
-        caught: whether there was a signal.
     """
 
     def __init__(self) -> None:
-        self.caught = False
+        self._caught = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -39,11 +36,15 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         self._restore()
 
+    def is_caught(self) -> bool:
+        """Returns whether there was a signal."""
+        return self._caught
+
     def _noted(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        if self.caught:
+        if self._caught:
             self._restore()
             signal.raise_signal(number)
-        self.caught = True
+        self._caught = True
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

@@ -72,9 +72,9 @@ class Station:
         self.refused: QueueUnavailable | None = None
         self._handling, self._inbox, self._arounds = handling, inbox, arounds
         self._wait_s, self._loop, self._told = wait_s, loop, told
-        hidden_s, _ = inbox.rule()
-        hidden_s = _USUAL_VISIBILITY_S if hidden_s is None else hidden_s
-        self._holding = Holding(handling.at_once, hidden_s, handling.timeout_s)
+        hidden_s, _ = inbox.rule
+        usual_s = _USUAL_VISIBILITY_S if hidden_s is None else hidden_s
+        self._holding = Holding(handling.at_once, usual_s, handling.timeout_s)
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._work = threading.Condition(self._lock)
@@ -106,10 +106,10 @@ class Station:
             self._work.notify_all()
         self._soon.set()
 
-    def join(self, end_s: float) -> None:
-        """Waits for what was begun until a time of the monotonic clock, then for the last acknowledgements."""
-        while self._keeper.is_alive() and time.monotonic() < end_s:
-            self._keeper.join(min(_LOOK_S, max(0, end_s - time.monotonic())))
+    def wait(self, end_s: float) -> None:
+        """Waits for what was begun until a time of the monotonic clock, then lets go of it."""
+        while self._keeper.is_alive() and (left_s := end_s - time.monotonic()) > 0:
+            self._keeper.join(min(_LOOK_S, left_s))
         if self._keeper.is_alive() and self._unfinished:
             with self._lock:
                 left, self._late = self._holding.running, True
@@ -117,6 +117,9 @@ class Station:
                 _log.warning("%s: no time is left for %d messages in hand; they come again", self._name, left)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(lambda: [each.cancel() for each in self._tasks])
+
+    def join(self) -> None:
+        """Waits for the last acknowledgements, at most twice LAST_CALL_S."""
         self._keeper.join(2 * LAST_CALL_S)
         if self._pool is not None:
             self._pool.shutdown(wait=False)
@@ -259,6 +262,7 @@ class Station:
             self._soon.wait(_LOOK_S)
             self._soon.clear()
             last = self._stop.is_set() and (self._late or not self._unfinished)
+            canceled = not self._tasks
             if last or time.monotonic() >= again_s:
                 try:
                     self._round(last)
@@ -268,7 +272,7 @@ class Station:
                         _log.warning("%s: messages come again after their visibility time-out: %s", self._name, error)
                     self._note(error)
                     again_s, pause_s = time.monotonic() + pause_s, min(_MAX_PAUSE_S, 2 * pause_s)
-            if last and not (self._late and self._tasks):
+            if last and canceled:
                 return
 
     def _round(self, last: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +21,7 @@ from tidewheel.client.worker.inbox import ConsumerCounts, Inbox
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.client.worker.retries import Delay
 from tidewheel.client.worker.serving import Station
-from tidewheel.errors import AlreadyExists, InvalidValue, RetryLater
+from tidewheel.errors import AlreadyExists, InvalidValue, RetryLater, TemporaryFailure
 from tidewheel.model.levels import Backoff
 from tidewheel.model.received import ReceivedMessage, parse_received
 
@@ -180,11 +181,21 @@ class Worker:
             QueueUnavailable: AWS refuses, such as for want of permission, at the start, or for a minute for all
                 subscriptions.
         """
+        self._over.clear()
         with Interrupts() as interrupts:
-            self.start()
-            while not (interrupts.caught or self._over.is_set() or (stop is not None and stop.is_set())):
+            ends = [interrupts.is_caught, self._over.is_set, *(() if stop is None else (stop.is_set,))]
+            while not any(each() for each in ends):
+                if not self._stations:
+                    self._try_to_start()
                 time.sleep(_LOOK_S)
             self.stop()
+
+    def _try_to_start(self) -> None:
+        try:
+            self.start()
+        except TemporaryFailure as error:
+            _log.warning("cannot begin yet, trying until AWS answers: %s", error)
+            time.sleep(random.uniform(0.5, 1))
 
     def start(self) -> None:
         """Begins to work in threads, and returns. Coroutine functions run in a loop of their own.
@@ -224,7 +235,9 @@ class Worker:
         for each in stations:
             each.stop()
         for each in stations:
-            each.join(end_s)
+            each.wait(end_s)
+        for each in stations:
+            each.join()
         if self._loop is not None and self._loop is self._own_loop:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._own_loop = None
@@ -278,7 +291,7 @@ class Worker:
                 _create(tw, each)
             inbox = Inbox(tw.core, each.topic, each.subscription, max_attempts=each.max_attempts)
             with patient():
-                _, receives = inbox.rule()
+                _, receives = inbox.rule
                 _ = inbox.queue_url
             if each.retry is None and receives is not None and receives < each.max_attempts:
                 how = (
