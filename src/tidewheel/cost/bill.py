@@ -49,7 +49,7 @@ class Bill:
         workload: the billed workload.
         messages: part -> dollars that grow with the messages. A part is an AWS service, or a name such as `STORAGE`.
         standing: part -> dollars of a stack without any message.
-        consumers: dollars for the requests of a `Consumer.run` on each subscription; not in the totals.
+        consumers: dollars for the requests of a worker on each subscription; not in the totals.
     """
 
     workload: Workload
@@ -96,7 +96,7 @@ def _dollars(unit: str, a_day: float) -> float:
 
 
 def _consumers(workload: Workload) -> float:
-    """Returns dollars for a `Consumer.run` on each subscription.
+    """Returns dollars for a worker on each subscription.
 
     Messages due in one second become receivable together. A receive takes ten of them, and an acknowledgement follows.
     """

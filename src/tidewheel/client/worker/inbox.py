@@ -24,7 +24,7 @@ from tidewheel.client.receiving import fetch_payload
 from tidewheel.client.sender import Sender
 from tidewheel.client.worker.claiming import Claimed, buried, claim, claim_all
 from tidewheel.client.worker.retries import Delay, retry_due_ms, sent_again
-from tidewheel.errors import DeleteFailed
+from tidewheel.errors import DeleteFailed, QueueUnavailable, TemporaryFailure
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage
@@ -33,6 +33,8 @@ from tidewheel.model.untrusted import check_whole
 
 _WAITING_MS = 1000
 """The least delay of a retry that counts no attempt."""
+
+_RETRY_NEEDS = "a retry needs the actions receive and retry_later of `tidewheel policy consumer`"
 
 _log = logging.getLogger(__name__)
 
@@ -206,7 +208,12 @@ class Inbox:
             again = sent_again(
                 self.whole(message), self.core.ids, due_ms, self.subscription, attempt, expires_at_ms=expires_at_ms
             )
-            [receipt] = Sender(self.core, state).send_checked([again])
+            try:
+                [receipt] = Sender(self.core, state).send_checked([again])
+            except QueueUnavailable as refused:
+                if isinstance(refused, TemporaryFailure):
+                    raise
+                raise QueueUnavailable(self.queue_url, f"{refused}; {_RETRY_NEEDS}", "gets no retry") from refused
             self.count("retried")
         if message.receipt_handle not in self._in_hand:
             receiving.delete(self.core.connection.sqs, self.queue_url, [message])
