@@ -31,7 +31,7 @@ Around = Callable[[ReceivedMessage], Any]
 Blocking = Callable[[Callable[[], object]], Awaitable[object]]
 """Awaits a function that waits for AWS, without blocking the event loop."""
 
-MOST_AT_ONCE = 50
+_MOST_AT_ONCE = 50
 _MOST_TIMEOUT_MS = 11 * 3_600_000
 """SQS hides a message for 12 hours at most."""
 _UNAWAITED = "its function returned work that nobody does; give a function that returns None, or `async def`"
@@ -69,7 +69,7 @@ class Handling:
         self.topic, _, self.subscription = address.partition("/")
         if not (self.topic and self.subscription) or "/" in self.subscription:
             raise InvalidValue("handles", address, "give topic/subscription, such as orders/closer")
-        check_whole("at_once", at_once, 1, MOST_AT_ONCE)
+        check_whole("at_once", at_once, 1, _MOST_AT_ONCE)
         check_whole("max_attempts", max_attempts, 1)
         if retry is not None and not isinstance(retry, Backoff):
             raise InvalidValue("retry", retry, "give a Backoff, or None for the queue's own rule")

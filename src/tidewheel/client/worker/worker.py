@@ -104,7 +104,7 @@ class Worker:
                 comes again beside it, and the log tells.
             max_attempts: how many attempts a message has before it is a dead letter. With `retry=None` at most 10.
             retry: the delays. None: the message comes again after its queue's visibility time-out.
-            parse: is called with the body, text or bytes, such as `json.loads` or a model's `model_validate_json`. A
+            parse: is called with the body, text or bytes, such as `json.loads`, or a class of pydantic's. A
                 body that it refuses is a dead letter at once.
             reject: errors of the function that make a dead letter at once.
 
