@@ -82,15 +82,15 @@ def listen(
     found = service.core.cache.subscription(topic, subscription)
     address = f"{topic}/{subscription}"
     listener = _Listener(forward_to, timeout, source=found, as_json=as_json)
+    worker = Worker(service, wait_s=_POLL_S, finish_s=_FINISH_S)
     with _warnings_as_lines(), suppress(KeyboardInterrupt):  # before the run, or a second one
         tries = _tell_ready(service, found, forward_to, as_json)
-        worker = Worker(service, wait_s=_POLL_S, finish_s=_FINISH_S)
         worker.handles(address, at_once=1, retry=None, max_attempts=tries, timeout=_MOST_TIMEOUT_S)(listener.forward)
         worker.run(stop=listener.stop)
     if listener.error is not None:
         raise listener.error
-    counts = ", ".join(f"{count:,} {what}" for what, count in asdict(worker.counts[address]).items() if count)
-    typer.echo(f"Stopped. Messages: {counts or 'none'}.", err=True)
+    counts = [f"{count:,} {what}" for each in worker.counts.values() for what, count in asdict(each).items() if count]
+    typer.echo(f"Stopped. Messages: {', '.join(counts) or 'none'}.", err=True)
 
 
 def _tell_ready(service: Tidewheel, source: SubscriptionState, forward_to: str, as_json: bool) -> int:

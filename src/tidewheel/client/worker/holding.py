@@ -79,13 +79,13 @@ class Holding:
         return len(self._running)
 
     @property
-    def ten_done(self) -> bool:
-        """Whether a whole batch waits to be acknowledged."""
-        return len(self._done) >= RECEIVE_BATCH
+    def acknowledges(self) -> bool:
+        """Whether to acknowledge now: ten messages are handled, or the queue hides none."""
+        return len(self._done) >= RECEIVE_BATCH or bool(self._done and not self.hidden_s)
 
     def room(self) -> int:
         """Returns how many messages to receive."""
-        if self._buffer or self.waits or len(self._done) > _UNACKNOWLEDGED:
+        if self._buffer or self.waits or len(self._done) > (_UNACKNOWLEDGED if self.hidden_s else 0):
             return 0
         soon = self.buffered_s * self.at_once / self._slowest_s if self._slowest_s else inf
         return int(min(RECEIVE_BATCH, max(self.at_once - len(self._running), min(self._begun, soon))))
@@ -127,7 +127,7 @@ class Holding:
 
     def handled(self, now_s: float, *, everything: bool) -> list[Held]:
         """Lets go of up to ten handled messages, once there are ten or one has waited. Acknowledge them."""
-        if not (everything or self.ten_done or (self._done and now_s - self._done[0].done_s >= GATHERED_S)):
+        if not (everything or self.acknowledges or (self._done and now_s - self._done[0].done_s >= GATHERED_S)):
             return []
         return [self._done.popleft() for _ in range(min(RECEIVE_BATCH, len(self._done)))]
 

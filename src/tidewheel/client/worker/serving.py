@@ -242,7 +242,7 @@ class Station:
             if back:
                 self._gives_back.append(held)
             self._room.notify()
-            soon = back or self._holding.ten_done or self._stop.is_set()
+            soon = back or self._holding.acknowledges or self._stop.is_set()
         if soon:
             self._soon.set()
         if isinstance(error, Exception):
@@ -317,7 +317,7 @@ class Station:
                 raise
             with self._lock:
                 self._room.notify()
-                if self._holding.ten_done:
+                if self._holding.acknowledges:
                     self._soon.set()
         return bool(batch)
 

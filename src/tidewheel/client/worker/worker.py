@@ -21,7 +21,14 @@ from tidewheel.client.worker.inbox import ConsumerCounts, Inbox
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.client.worker.retries import Delay
 from tidewheel.client.worker.serving import Station
-from tidewheel.errors import AlreadyExists, InvalidValue, RetryLater, TemporaryFailure
+from tidewheel.errors import (
+    AlreadyExists,
+    InvalidValue,
+    RetryLater,
+    TemporaryFailure,
+    UnknownSubscription,
+    UnknownTopic,
+)
 from tidewheel.model.levels import Backoff
 from tidewheel.model.received import ReceivedMessage, parse_received
 
@@ -278,8 +285,12 @@ class Worker:
             raise InvalidValue("only", address, f"this worker handles {', '.join(self._handlings) or 'nothing'}")
         self._handlings = {address: self._handlings[address]}
 
-    def prepare(self, tw: Tidewheel) -> None:
-        """Checks all functions against their queues, and creates what is missing if the worker may. See `run`."""
+    def prepare(self, tw: Tidewheel, *, passes: tuple[type[Exception], ...] = ()) -> None:
+        """Checks all functions against their queues, and creates what is missing if the worker may. See `run`.
+
+        Args:
+            passes: errors that do not matter.
+        """
         if not self._handlings:
             raise InvalidValue("worker", self, "it has no function; decorate one with @worker.handles(...)")
         for address, each in self._handlings.items():
@@ -290,7 +301,8 @@ class Worker:
             if self._create:
                 _create(tw, each)
             inbox = Inbox(tw.core, each.topic, each.subscription, max_attempts=each.max_attempts)
-            with patient():
+            receives = None
+            with suppress(*passes), patient():
                 _, receives = inbox.rule
                 _ = inbox.queue_url
             if each.retry is None and receives is not None and receives < each.max_attempts:
@@ -327,8 +339,8 @@ class Worker:
 
     def record_handler(self, record: Mapping[str, Any]) -> None:
         """Handles one record of such an event, for Powertools' BatchProcessor. An error fails the record."""
-        if not self._inboxes:
-            self.prepare(self.client or Tidewheel())
+        if not self._inboxes:  # a deleted subscription's queue may have messages left
+            self.prepare(self.client or Tidewheel(), passes=(UnknownTopic, UnknownSubscription))
         handling = self._handling_of(str(record.get("eventSourceARN", "")))
         self._work(handling, parse_received(record), self._arounds)
 
@@ -369,7 +381,7 @@ class Worker:
                 try:
                     self._work(handling, message, [*self._arounds, noted])
                 except Exception:
-                    if not errors:
+                    if raises and not errors:
                         raise
                 else:
                     self._inboxes[address].acknowledge([message])
