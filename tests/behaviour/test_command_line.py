@@ -198,7 +198,7 @@ def test_messages_are_replayed_and_dead_letters_redriven(shell: Shell, topic: To
     assert topic.bodies() == ["x"]
     assert shell.json("replay", topic.name, "billing")["messages"] == 1
     topic.advance(minutes=1)
-    for _ in range(6):
+    for _ in range(11):
         shell.ok("receive", topic.name, "billing", "--keep")
         topic.advance(seconds=61)
     [line] = shell.json("stats", topic.name)["subscriptions"]

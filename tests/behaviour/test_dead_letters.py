@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tidewheel import Consumer, DeadLetter, InvalidValue, ReceivedMessage, RetryLater, Tidewheel, UnknownSubscription
+from tidewheel import (
+    Consumer,
+    DeadLetter,
+    InvalidValue,
+    ReceivedMessage,
+    RetryLater,
+    Tidewheel,
+    UnknownSubscription,
+    Worker,
+)
 from tidewheel.client.operations.dead_letters import grouped
+from tidewheel.client.receiving import MAX_RECEIVES
 from tidewheel.client.worker.claiming import SPENT
 from tidewheel.errors import QueueUnavailable
 from tidewheel.local import MemoryTidewheel
@@ -38,6 +48,14 @@ def buried(
     consumer = Consumer(client, TOPIC, "billing", max_attempts=1)
     [message] = consumer.receive()
     fail(consumer, message)
+
+
+def drained(stack: MemoryTidewheel, client: Tidewheel, function: Callable[[ReceivedMessage], None]) -> None:
+    """Sends a message, and lets a worker try once."""
+    client.send(TOPIC, "x")
+    worker = Worker(client)
+    worker.handles(f"{TOPIC}/billing", max_attempts=1)(function)
+    stack.drain(worker, "2s")
 
 
 def only(client: Tidewheel) -> DeadLetter:
@@ -107,7 +125,7 @@ def test_the_local_runtime_tells_where_in_its_queues_a_message_is(memory: Memory
     assert memory.queued(TOPIC, id)["mail"] == "in flight"
     client.delete(TOPIC, "mail", [message])
     assert memory.queued(TOPIC, id) == {"billing": "receivable"}
-    for _ in range(6):
+    for _ in range(MAX_RECEIVES + 1):
         client.receive(TOPIC, "billing")
         memory.advance(minutes=2)
     assert memory.queued(TOPIC, id) == {"billing": "dead letter"}
@@ -232,7 +250,7 @@ def test_a_wish_to_retry_stands_for_the_error_that_it_was_raised_for(memory: Mem
             raise RetryLater(delay="1h")  # noqa: B904
 
     client = topic(memory)
-    buried(memory, client, lambda consumer, message: consumer._handle(message, function))
+    drained(memory, client, function)
     assert only(client).reason == "KeyError: 'rate'"
 
 
@@ -242,7 +260,7 @@ def test_without_an_error_the_reason_is_that_it_was_the_last_attempt(memory: Mem
 
     client = topic(memory)
     buried(memory, client, lambda consumer, message: consumer.retry_later(message))
-    buried(memory, client, lambda consumer, message: consumer._handle(message, function))
+    drained(memory, client, function)
     assert [each.reason for each in client.dead_letters(TOPIC, "billing")] == ["the last of 1 attempts"] * 2
 
 
@@ -254,13 +272,13 @@ def test_a_message_that_was_handed_out_too_often_says_so_claimed_or_not(
     client = topic(memory, claims=claims)
     consumer = Consumer(client, TOPIC, "billing")
     client.send(TOPIC, "x")
-    for _ in range(6):
+    for _ in range(MAX_RECEIVES + 1):
         assert not client.dead_letters(TOPIC, "billing")
         memory.advance(minutes=2)
         if receive == "client":
             client.receive(TOPIC, "billing")
         else:
-            consumer._claim_or_drop(*consumer._take(1, 0))
+            consumer.receive()
     assert only(client).reason == SPENT
 
 

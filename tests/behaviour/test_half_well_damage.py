@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +13,7 @@ from tests.flows.alone import sweep_payloads
 from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel
 from tests.stored import stored
-from tidewheel import Consumer, InvalidValue, Message, NothingToRestore, UnknownDamaged
+from tidewheel import Consumer, InvalidValue, Message, NothingToRestore, UnknownDamaged, Worker
 from tidewheel.client.operations.health import Problem
 from tidewheel.client.waiting import Place
 from tidewheel.errors import ObjectRefused
@@ -51,22 +50,11 @@ def test_a_large_body_that_cannot_be_had_fails_its_own_message_alone(
             raise error
 
         monkeypatch.setattr(type(stack.service.objects), "get_range", refuse)
-    consumer = Consumer(client, "orders", "billing")
+    worker = Worker(client)
     handled: list[str] = []
-    stop = threading.Event()
-
-    def handle(message: object) -> None:
-        handled.append(message.body)  # type: ignore[attr-defined]
-        if len(handled) == 9:
-            stop.set()
-
-    for _ in range(8):
-        if not stop.is_set():
-            consumer.run(handle, stop=stop, wait_s=0)
+    worker.handles("orders/billing", retry=None)(lambda message: handled.append(message.body))
+    stack.drain(worker, "2h", errors="count")
     assert sorted(handled) == [f"m{i}" for i in range(9)]
-    for _ in range(8):
-        assert consumer.receive(wait_s=0) == []
-        stack.advance(minutes=10)
     queue = stack.queue(subscription.queue_url)
     dead = queue.dead_letters
     assert dead is not None

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from tests.behaviour.topic import Topic, record_of
-from tidewheel import AsyncTidewheel, BodyChanged, Consumer, InvalidValue, MessageState, parse_received
+from tidewheel import (
+    AsyncTidewheel,
+    BodyChanged,
+    Consumer,
+    InvalidValue,
+    MessageState,
+    ReceivedMessage,
+    Worker,
+    parse_received,
+)
 from tidewheel.model.validation import MAX_PAYLOAD_BYTES
 
 LARGE = "x" * 1_200_000
@@ -83,6 +92,12 @@ def raw_of(topic: Topic) -> dict[str, Any]:
     return raw
 
 
+def worker_of(topic: Topic, function: Callable[[ReceivedMessage], object]) -> Worker:
+    worker = Worker(topic.client, wait_s=0)
+    worker.handles(f"{topic.name}/billing", at_once=1)(function)
+    return worker
+
+
 def run(topic: Topic, seen: list[Any]) -> None:
     """Runs a worker until the small message behind the large message arrives."""
     topic.send("small")
@@ -92,7 +107,7 @@ def run(topic: Topic, seen: list[Any]) -> None:
     def work(message: Any) -> None:
         (stop.set if message.body == "small" else lambda: seen.append(message.body))()
 
-    Consumer(topic.client, topic.name, "billing").run(work, stop=stop, wait_s=0, batch=1)
+    worker_of(topic, work).run(stop=stop)
 
 
 def receive_async(topic: Topic) -> list[str]:
@@ -105,10 +120,8 @@ def receive_async(topic: Topic) -> list[str]:
 
 def handle_event(topic: Topic, seen: list[Any]) -> None:
     record = record_of(raw_of(topic))
-    consumer = Consumer(topic.client, topic.name, "billing")
-    answer = consumer.handle_event({"Records": [record]}, lambda message: seen.append(message.body))
+    answer = worker_of(topic, lambda message: seen.append(message.body)).lambda_handler({"Records": [record]})
     assert answer == {"batchItemFailures": [{"itemIdentifier": record["messageId"]}]}
-    assert consumer.counts.failed == 1
 
 
 PASSES_OVER: dict[str, Callable[[Topic, list[Any]], object]] = {
@@ -120,9 +133,7 @@ PASSES_OVER: dict[str, Callable[[Topic, list[Any]], object]] = {
 }
 RAISES: dict[str, Callable[[Topic, list[Any]], object]] = {
     "decode": lambda topic, _: Consumer(topic.client, topic.name, "billing").decode(raw_of(topic)),
-    "a record handler": lambda topic, seen: Consumer(topic.client, topic.name, "billing").record_handler(seen.append)(
-        record_of(raw_of(topic))
-    ),
+    "a record handler": lambda topic, seen: worker_of(topic, seen.append).record_handler(record_of(raw_of(topic))),
     "retry_later": lambda topic, _: Consumer(topic.client, topic.name, "billing").retry_later(
         parse_received(raw_of(topic)), delay="1h"
     ),

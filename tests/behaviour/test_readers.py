@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.behaviour.topic import Topic, receive_raw, record_of
-from tidewheel import Cancelled, Consumer, ConsumerCounts, TooLate
+from tidewheel import Cancelled, Consumer, ConsumerCounts, TooLate, Worker
 from tidewheel.model.received import parse_received
 
 KEY: dict[str, Any] = {"key": "order 17"}
@@ -130,9 +130,10 @@ def test_a_lambda_function_handles_what_a_deleted_subscription_left_in_its_queue
     topic.advance(seconds=1)
     topic.client.delete_subscription(topic.name, "mail")
     event = {"Records": [record_of(each) for each in receive_raw(topic.sqs, url)]}
-    consumer = Consumer(topic.stack.client(), topic.name, "mail")
-    assert consumer.handle_event(event, lambda message: None) == {"batchItemFailures": []}
-    assert consumer.counts == ConsumerCounts(handled=2)
+    worker = Worker(topic.stack.client())
+    worker.handles(f"{topic.name}/mail")(lambda message: None)
+    assert worker.lambda_handler(event) == {"batchItemFailures": []}
+    assert worker.counts == {f"{topic.name}/mail": ConsumerCounts(handled=2)}
 
 
 @pytest.mark.parametrize("by", ["id", "key", "key of the new message", "many", "move"])

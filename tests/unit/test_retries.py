@@ -105,7 +105,7 @@ def test_a_retry_of_a_retry_carries_the_first_ones_body_attributes_key_version_a
     expires_at_ms = None if expires_in_ms is None else due_ms + expires_in_ms
     message = first
     for attempt in (1, 2):
-        again = sent_again(message, IDS, due_ms, subscription, expires_at_ms=expires_at_ms)
+        again = sent_again(message, IDS, due_ms, subscription, attempt, expires_at_ms=expires_at_ms)
         rows = rows_of(again)
         assert rows.column("key").to_pylist() == [None]  # no key of its own
         [found] = found_messages(rows, "ledger")
