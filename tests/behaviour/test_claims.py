@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -17,9 +18,10 @@ from tidewheel import (
     QueueUnavailable,
     ReceivedMessage,
     TooLate,
+    Worker,
 )
 from tidewheel.client import receiving
-from tidewheel.client.worker import run as worker
+from tidewheel.client.worker import serving
 
 
 @pytest.fixture
@@ -102,6 +104,12 @@ def test_a_decoded_message_is_claimed_by_hand(orders: Topic) -> None:
     assert found == {"x": False, "kept": True}
 
 
+def worker_of(orders: Topic, function: Callable[[ReceivedMessage], object]) -> Worker:
+    worker = Worker(orders.client, wait_s=0)
+    worker.handles(f"{orders.name}/billing", at_once=2, retry=None)(function)
+    return worker
+
+
 def failing(orders: Topic, monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
     """Makes the next claims fail."""
     claims, left = orders.client.core.connection.storage.claims, list(errors)
@@ -120,24 +128,21 @@ def test_while_a_claim_gets_no_answer_a_worker_keeps_the_message_and_receives_no
 ) -> None:
     sealed(orders)
     orders.advance(minutes=10)
-    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(worker, "BUFFERED_S", 0.05)
-    failing(orders, monkeypatch, *(EndpointConnectionError(endpoint_url="dynamodb") for _ in range(8)))
-    stop, handled, held = Event(), [], []
-    give_back = receiving.give_back
-
-    def hold(*given: Any) -> None:
-        held.extend(given[3:] for _ in given[2])
-        give_back(*given)
-
-    monkeypatch.setattr(receiving, "give_back", hold)
+    monkeypatch.setattr(serving, "_FIRST_PAUSE_S", 0.2)
+    orders.sqs.set_queue_attributes(QueueUrl=orders.queue_url(), Attributes={"VisibilityTimeout": "1"})
+    failing(orders, monkeypatch, *(EndpointConnectionError(endpoint_url="dynamodb") for _ in range(3)))
+    stop, handled = Event(), []
+    receives, hidden = [], []
+    receive, hide = receiving.receive, receiving.hide
+    monkeypatch.setattr(receiving, "receive", lambda *given: (receives.append(given), receive(*given))[1])
+    monkeypatch.setattr(receiving, "hide", lambda *given: (hidden.append(given[3]), hide(*given))[1])
 
     def handle(message: ReceivedMessage) -> None:
-        handled.append((message.body, message.receive_count))
+        handled.append((message.body, message.receive_count, len(receives) <= 2))
         stop.set()
 
-    Consumer(orders.client, orders.name, "billing").run(handle, stop=stop, wait_s=0, signals=False)
-    assert handled == [("x", 1)] and set(held) == {(60,)}
+    worker_of(orders, handle).run(stop=stop)
+    assert handled == [("x", 1, True)] and set(hidden) == {1}
     assert orders.everything_in(orders.queue_url()) == []
 
 
@@ -155,12 +160,10 @@ def test_a_worker_that_may_not_claim_ends_although_another_is_idle(
 ) -> None:
     sealed(orders)
     orders.advance(minutes=10)
-    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.01)
     denied: Any = {"Error": {"Code": "AccessDeniedException", "Message": "not allowed"}}
     failing(orders, monkeypatch, *(ClientError(denied, "UpdateItem") for _ in range(1_000)))
-    consumer = Consumer(orders.client, orders.name, "billing")
     with pytest.raises(QueueUnavailable, match="tidewheel policy consumer"):
-        consumer.run(print, wait_s=0, at_once=2, signals=False)
+        worker_of(orders, print).run()
 
 
 def test_an_error_of_a_handler_is_no_claim_of_its_message(orders: Topic) -> None:
@@ -172,9 +175,9 @@ def test_an_error_of_a_handler_is_no_claim_of_its_message(orders: Topic) -> None
         stop.set()
         raise ClaimFailed("another", message.id, "no answer", refused=False)
 
-    consumer = Consumer(orders.client, orders.name, "billing")
-    consumer.run(handle, stop=stop, wait_s=0, signals=False)
-    assert consumer.counts.failed == 1
+    worker = worker_of(orders, handle)
+    worker.run(stop=stop)
+    assert worker.counts[f"{orders.name}/billing"].failed == 1
 
 
 def test_an_item_that_is_no_claim_concerns_its_message_alone(orders: Topic) -> None:
@@ -204,7 +207,7 @@ def test_without_a_dead_letter_queue_a_message_that_fails_is_handed_out_again(or
     message = sealed(orders)
     orders.sqs.set_queue_attributes(QueueUrl=orders.queue_url(), Attributes={"RedrivePolicy": ""})
     orders.advance(minutes=9)
-    for _ in range(8):
+    for _ in range(receiving.MAX_RECEIVES + 3):
         assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
         orders.advance(minutes=2)
 
@@ -212,7 +215,7 @@ def test_without_a_dead_letter_queue_a_message_that_fails_is_handed_out_again(or
 def test_a_message_that_fails_again_and_again_is_buried_and_comes_again_when_redriven(orders: Topic) -> None:
     message = sealed(orders)
     orders.advance(minutes=9)
-    for _ in range(5):
+    for _ in range(receiving.MAX_RECEIVES):
         assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
         orders.advance(minutes=2)
     assert orders.client.receive(orders.name, "billing") == []

@@ -13,7 +13,7 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tests.conftest import REPOSITORY
-from tidewheel import AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Message, RetryLater, SendFailed
+from tidewheel import AsyncTidewheel, BufferedSender, Consumer, InvalidValue, Message, RetryLater, SendFailed, Worker
 from tidewheel.client import tracing
 from tidewheel.model.message import MAX_MESSAGE_BYTES
 from tidewheel.model.received import ReceivedMessage
@@ -57,10 +57,11 @@ def ids(spans: list[Any]) -> list[int]:
 
 
 def work(topic: Topic, handle: Any = lambda message: None) -> list[ReceivedMessage]:
-    """Handles the receivable messages with a consumer, as a Lambda function does. Returns them."""
-    consumer = Consumer(topic.client, topic.name, "billing")
+    """Handles the receivable messages as a Lambda function does. Returns them."""
+    worker = Worker(topic.client)
     handled: list[ReceivedMessage] = []
 
+    @worker.handles(f"{topic.name}/billing", retry=None)
     def function(message: ReceivedMessage) -> None:
         handled.append(message)
         handle(message)
@@ -70,7 +71,7 @@ def work(topic: Topic, handle: Any = lambda message: None) -> list[ReceivedMessa
         QueueUrl=topic.queue_url(), MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]
     )
     for raw in answer.get("Messages", []):
-        consumer.record_handler(function)(raw)
+        worker.record_handler(raw)
         sqs.delete_message(QueueUrl=topic.queue_url(), ReceiptHandle=raw["ReceiptHandle"])
     return handled
 
@@ -120,7 +121,6 @@ def test_what_the_function_traces_is_in_the_trace_of_its_message(topic: Topic, s
 def test_a_worker_and_an_asynchronous_worker_trace_each_message(topic: Topic, spans: Spans) -> None:
     from opentelemetry.trace import get_current_span
 
-    consumer = Consumer(topic.client, topic.name, "billing")
     stop = threading.Event()
     current: list[int] = []
 
@@ -133,11 +133,13 @@ def test_a_worker_and_an_asynchronous_worker_trace_each_message(topic: Topic, sp
         await asyncio.sleep(0)
         note(message)
 
-    for work_on in (consumer.run, lambda *_, **options: asyncio.run(consumer.run_async(note_async, **options))):
+    for function in (note, note_async):
         stop.clear()
         topic.client.send_many(topic.name, [Message(body="x", delay=1), Message(body="y", delay=1)])
         topic.advance(seconds=10)
-        work_on(note, stop=stop, wait_s=0, at_once=1, signals=False)
+        worker = Worker(topic.client, wait_s=0)
+        worker.handles(f"{topic.name}/billing", at_once=1)(function)
+        worker.run(stop=stop)
     assert len(current) == 4 and current == ids(spans.of("process"))
     assert [linked(each) for each in spans.of("process")] == [
         [each] for each in ids(spans.of("send")) for _ in range(2)
