@@ -123,6 +123,8 @@ class Holding:
         found = [each for each in self._buffer if everything or now_s - each.received_s >= self.buffered_s]
         for each in found:
             self._buffer.remove(each)
+        if found:  # a running call is slow: what is received now would wait, too, and go back again and again
+            self._slowest_s = max(self._slowest_s, 2 * self.buffered_s * self.at_once)
         return found
 
     def handled(self, now_s: float, *, everything: bool) -> list[Held]:

@@ -253,6 +253,7 @@ class Station:
             _log.log(level, text, held.message.id, when, error, exc_info=None if told else error)
         elif error is not None and not back:  # such as SystemExit
             self.error = error
+            self._stop.set()
             self._told()
 
     # ---- the keeper
