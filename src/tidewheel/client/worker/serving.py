@@ -245,13 +245,13 @@ class Station:
             soon = back or self._holding.acknowledges or self._stop.is_set()
         if soon:
             self._soon.set()
-        if isinstance(error, Exception):
-            told = passes(error) or isinstance(error, (CancelledError, QueueUnavailable))
+        if back or isinstance(error, Exception):
+            told = back or isinstance(error, QueueUnavailable) or passes(error)
             level = logging.INFO if back else logging.ERROR
             when = "at once" if back else "after its visibility time-out"
             text = "message %s was not handled; it comes again %s: %r"
             _log.log(level, text, held.message.id, when, error, exc_info=None if told else error)
-        elif error is not None and not back:  # such as SystemExit
+        elif error is not None:  # such as SystemExit
             self.error = error
             self._stop.set()
             self._told()
