@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import signal
@@ -31,9 +30,10 @@ from tidewheel import (
     RetryLater,
     Tidewheel,
     UnknownSubscription,
+    Worker,
     parse_received,
 )
-from tidewheel.client.worker import run as worker
+from tidewheel.client.worker import holding, serving
 from tidewheel.local import MemoryTidewheel
 from tidewheel.model.settings import Claims
 
@@ -43,7 +43,7 @@ LARGE = "x" * 1_500_000
 
 
 def until(true: Callable[[], object]) -> None:
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + 15
     while not true():
         assert time.monotonic() < end_s
         time.sleep(0.01)
@@ -60,6 +60,12 @@ class Service:
             self.client.create_subscription(TOPIC, name).queue_url for name in ("billing", "audit")
         )
         self.consumer = Consumer(self.client, TOPIC, "billing", **consumer)
+
+    def worker(self, function: Callable[[ReceivedMessage], object], **handles: Any) -> Worker:
+        """Returns a worker whose failed messages come again after the queue's visibility time-out."""
+        worker = Worker(self.client, wait_s=0)
+        worker.handles("orders/billing", **{"at_once": 1, "retry": None} | handles)(function)
+        return worker
 
     def one(self) -> ReceivedMessage:
         """Receives the only available message."""
@@ -328,17 +334,13 @@ def work(message: ReceivedMessage) -> None:
 @pytest.mark.parametrize("way", ["plain", "powertools"])
 def test_a_lambda_function_fails_what_raises_and_sends_again_what_asks_for_it(way: str) -> None:
     service = Service()
+    worker = service.worker(work)
 
     def powertools(event: dict[str, Any]) -> Any:
         processor = BatchProcessor(event_type=EventType.SQS)
-        return process_partial_response(
-            event=event, record_handler=service.consumer.record_handler(work), processor=processor
-        )
+        return process_partial_response(event=event, record_handler=worker.record_handler, processor=processor)
 
-    ways: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "plain": lambda event: service.consumer.handle_event(event, work),
-        "powertools": powertools,
-    }
+    ways: dict[str, Callable[[dict[str, Any]], Any]] = {"plain": worker.lambda_handler, "powertools": powertools}
     service.client.send_many(TOPIC, [Message(body=body) for body in ("good", "later", "bad")])
     service.stack.sqs.send_message(QueueUrl=service.url, MessageBody="a stranger's")
     service.stack.advance(seconds=1)
@@ -351,25 +353,26 @@ def test_a_lambda_function_fails_what_raises_and_sends_again_what_asks_for_it(wa
     assert calls == []  # Lambda deletes what did not fail
     service.delete_as_lambda_does(event, answer)
     assert service.bodies(service.url) == ["a stranger's", "bad"]
-    assert service.consumer.counts == ConsumerCounts(handled=1, retried=1, failed=1)
+    assert worker.counts["orders/billing"] == ConsumerCounts(handled=1, retried=1, failed=1)
     service.stack.advance(hours=1)
     again = service.event()
     assert ways[way](again)["batchItemFailures"]
-    assert service.consumer.counts.handled == 2
+    assert worker.counts["orders/billing"].handled == 2
 
 
 def test_what_is_dropped_in_a_lambda_function_is_no_failure_and_not_handled() -> None:
     service = Service()
     service.client.send(TOPIC, "late", expires_in="1m")
     service.stack.advance(minutes=2)
-    assert service.consumer.handle_event(service.event(), pytest.fail) == {"batchItemFailures": []}
-    assert service.consumer.counts == ConsumerCounts(expired=1)
+    worker = service.worker(pytest.fail)
+    assert worker.lambda_handler(service.event()) == {"batchItemFailures": []}
+    assert worker.counts == {"orders/billing": ConsumerCounts(expired=1)}
 
 
 @pytest.mark.parametrize("event", [None, {}, {"Records": None}, []])
 def test_an_event_of_something_else_is_refused(event: Any) -> None:
     with pytest.raises(InvalidValue, match="give the event of an SQS event source mapping"):
-        Service().consumer.handle_event(event, work)
+        Service().worker(work).lambda_handler(event)
 
 
 # ---- a worker
@@ -386,99 +389,67 @@ def test_a_worker_handles_acknowledges_retries_and_leaves_what_fails() -> None:
             stop.set()
         work(message)
 
-    service.consumer.run(until_last, stop=stop)
+    worker = service.worker(until_last)
+    worker.run(stop=stop)
     assert service.bodies(service.url) == ["bad"]
-    assert service.consumer.counts == ConsumerCounts(handled=2, retried=1, failed=1)
+    assert worker.counts["orders/billing"] == ConsumerCounts(handled=2, retried=1, failed=1)
     service.stack.advance(minutes=1)
     assert service.one().receive_count == 2
 
 
-def test_a_function_that_sends_again_by_itself_has_the_message_acknowledged_when_it_returns() -> None:
-    service = Service()
-    stop = threading.Event()
-    service.client.send(TOPIC, "x")
-    service.stack.advance(seconds=1)
-
-    def later(message: ReceivedMessage) -> None:
-        stop.set()
-        service.consumer.retry_later(message, delay="1h")
-        assert service.bodies(service.url) == ["x"]
-
-    service.consumer.run(later, stop=stop)
-    assert service.bodies(service.url) == []
-    service.stack.advance(hours=1)
-    assert service.one().attempt == 1
-
-
-def fifth_of_nine(service: Service, work: Callable[[], object]) -> Callable[[ReceivedMessage], None]:
-    """Sends nine messages. Returns a function that does the work with the fifth: three more are received by then."""
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_was_received_and_not_begun_goes_back_at_the_end_and_behind_a_slow_message(
+    ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, stop, go, fifth = Service(), threading.Event(), threading.Event(), threading.Event()
     service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(9)])
     service.stack.advance(seconds=1)
+    if not ends:
+        monkeypatch.setattr(holding, "BUFFERED_S", 0.5)
+    receives: list[int] = []
 
-    def handle(_: ReceivedMessage) -> None:
-        if service.consumer.counts.handled == 4:
-            assert service.stack.queue(service.url).approximate_number_of_messages == 1
-            work()
+    def handle(message: ReceivedMessage) -> None:
+        receives.append(message.receive_count)
+        if len(receives) == 5:
+            until(lambda: service.stack.queue(service.url).approximate_number_of_messages < 4)
+            fifth.set()
+            go.wait(60)
 
-    return handle
-
-
-def test_a_worker_that_is_told_to_stop_gives_the_rest_of_its_batch_back_at_once() -> None:
-    service = Service()
-    stop = threading.Event()
-    service.consumer.run(fifth_of_nine(service, stop.set), stop=stop)
-    assert service.consumer.counts == ConsumerCounts(handled=5)
-    assert service.stack.queue(service.url).approximate_number_of_messages == 4
-
-
-def test_what_waits_too_long_behind_a_slow_message_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service()
-    stop = threading.Event()
-    monkeypatch.setattr(worker, "BUFFERED_S", 0.1)
-
-    def slow() -> None:
-        until(lambda: service.stack.queue(service.url).approximate_number_of_messages == 4)
+    worker = service.worker(handle)
+    thread = threading.Thread(target=worker.run, kwargs={"stop": stop})
+    thread.start()
+    assert fifth.wait(60)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # another thread sets no handler
+    if ends:
         stop.set()
+    until(lambda: service.stack.queue(service.url).approximate_number_of_messages == 4)  # while the fifth is at work
+    go.set()
+    until(lambda: len(receives) == 9 or ends)
+    stop.set()
+    thread.join(60)
+    assert len(receives) == (5 if ends else 9) and set(receives) == ({1} if ends else {1, 2})
+    assert len(service.bodies(service.url)) == 9 - len(receives)
 
-    service.consumer.run(fifth_of_nine(service, slow), stop=stop)
-    assert service.consumer.counts == ConsumerCounts(handled=5)
 
-
-@pytest.mark.parametrize("handles", range(1, 12))
+@pytest.mark.parametrize("handles", [1, 2, 3, 5, 11])
 def test_what_workers_that_end_early_have_not_begun_is_no_dead_letter(handles: int) -> None:
-    service = Service()
+    service, seen = Service(), set[str]()
     service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(60)])
     service.stack.advance(seconds=1)
     while service.bodies(service.url):
-        stop, before = threading.Event(), service.consumer.counts.handled
+        stop, ends = threading.Event(), min(60, len(seen) + handles)
 
-        def handle(_: ReceivedMessage, stop: threading.Event = stop, before: int = before) -> None:
-            if service.consumer.counts.handled + 1 in (before + handles, 60):
+        def handle(message: ReceivedMessage, stop: threading.Event = stop, ends: int = ends) -> None:
+            seen.add(message.body)
+            if len(seen) == ends:
                 stop.set()
 
-        service.consumer.run(handle, stop=stop, wait_s=0)
-    assert service.consumer.counts == ConsumerCounts(handled=60)
+        worker = service.worker(handle)
+        worker.start()
+        assert stop.wait(60)
+        worker.stop()
+    assert len(seen) == 60
     assert service.bodies(f"{service.url}-dead") == []
-
-
-@pytest.mark.parametrize(("hidden_s", "gathered_s"), [(60, 0.01), (1, 3600)])
-def test_a_handled_message_is_acknowledged_in_time_while_another_is_in_hand(
-    hidden_s: int, gathered_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = Service()
-    stop = threading.Event()
-    monkeypatch.setattr(worker, "GATHERED_S", gathered_s)
-    service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"VisibilityTimeout": str(hidden_s)})
-    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(2)])
-    service.stack.advance(seconds=1)
-
-    def handle(message: ReceivedMessage) -> None:
-        if message.body == "0":
-            until(lambda: service.bodies(service.url) == ["0"])
-            stop.set()
-
-    service.consumer.run(handle, stop=stop, at_once=2)
-    assert service.bodies(service.url) == []
 
 
 @pytest.mark.parametrize("claimed", [False, True])
@@ -491,7 +462,7 @@ def test_four_hundred_messages_cost_a_quarter_of_a_request_each(
     service.client.create_subscription("many", "billing")
     service.client.send_many("many", [Message(body=str(i)) for i in range(400)])
     service.stack.advance(seconds=1)
-    consumer, stop, seen, asked = Consumer(service.client, "many", "billing"), threading.Event(), [], []
+    worker, stop, seen, asked = Worker(service.client, wait_s=0), threading.Event(), set(), []
     for name in ("receive_message", "delete_message_batch", "get_queue_attributes"):
         call = getattr(service.stack.sqs, name)
         monkeypatch.setattr(
@@ -499,7 +470,7 @@ def test_four_hundred_messages_cost_a_quarter_of_a_request_each(
         )
 
     def handle(message: ReceivedMessage) -> None:
-        seen.append(message.id)
+        seen.add(message.id)
         if len(seen) == 400:
             stop.set()
 
@@ -507,10 +478,11 @@ def test_four_hundred_messages_cost_a_quarter_of_a_request_each(
         handle(message)
 
     if isinstance(at_once, int):
-        consumer.run(handle, stop=stop, wait_s=0, at_once=at_once)
+        worker.handles("many/billing", at_once=at_once)(handle)
     else:
-        asyncio.run(consumer.run_async(handle_async, stop=stop, wait_s=0))
-    assert len(set(seen)) == 400
+        worker.handles("many/billing")(handle_async)
+    worker.run(stop=stop)
+    assert worker.counts["many/billing"] == ConsumerCounts(handled=400)
     assert service.bodies(service.client.subscriptions("many")[0].queue_url) == []
     assert len(asked) <= most
 
@@ -533,15 +505,16 @@ def test_ctrl_c_while_nothing_is_in_hand_ends_the_run() -> None:
     receive = service.stack.sqs.receive_message
 
     def interrupted(**arguments: Any) -> Any:
+        service.stack.sqs.receive_message = receive  # type: ignore[method-assign]
         signal.raise_signal(signal.SIGINT)
         return receive(**arguments)
 
     service.stack.sqs.receive_message = interrupted  # type: ignore[method-assign]
-    service.consumer.run(pytest.fail)
+    service.worker(pytest.fail).run()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_signal_leaves_the_programs_own_handlers_alone_and_all_of_them_if_it_is_told_so() -> None:
+def test_a_signal_leaves_the_programs_own_handlers_alone() -> None:
     service = Service()
     seen: list[int] = []
     stop = threading.Event()
@@ -550,48 +523,16 @@ def test_a_signal_leaves_the_programs_own_handlers_alone_and_all_of_them_if_it_i
         seen.append(number)
         stop.set()
 
-    def look(message: ReceivedMessage) -> None:
-        signal.raise_signal(signal.SIGTERM)
-
+    worker = service.worker(lambda _: signal.raise_signal(signal.SIGTERM))
     before = signal.signal(signal.SIGTERM, own)
     try:
-        service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(3)])
+        service.client.send(TOPIC, "x")
         service.stack.advance(seconds=1)
-        service.consumer.run(look, stop=stop)
+        worker.run(stop=stop)
         assert seen == [signal.SIGTERM] and signal.getsignal(signal.SIGTERM) is own
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert service.consumer.counts == ConsumerCounts(handled=1)
-    asked: list[object] = []
-
-    def ask(message: ReceivedMessage) -> None:
-        asked.append((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)))
-        stop.set()
-
-    stop.clear()
-    service.consumer.run(ask, stop=stop, signals=False)
-    assert asked == [(signal.SIG_DFL, signal.default_int_handler)]
-
-
-def test_a_worker_in_another_thread_sets_no_handlers_and_ends_when_it_is_told_to_stop() -> None:
-    service = Service()
-    stop, begun, go = threading.Event(), threading.Event(), threading.Event()
-
-    def work() -> None:
-        begun.set()
-        go.wait(60)
-
-    handle = fifth_of_nine(service, work)
-
-    thread = threading.Thread(target=service.consumer.run, args=(handle,), kwargs={"stop": stop})
-    thread.start()
-    assert begun.wait(60)
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    stop.set()
-    until(lambda: service.stack.queue(service.url).approximate_number_of_messages == 4)  # at once
-    go.set()
-    thread.join(60)
-    assert service.consumer.counts == ConsumerCounts(handled=5)
+    assert worker.counts["orders/billing"] == ConsumerCounts(handled=1)
 
 
 @pytest.mark.parametrize("error", ["AccessDenied", "AWS.SimpleQueueService.NonExistentQueue", "ExpiredToken"])
@@ -612,31 +553,32 @@ def test_what_aws_refuses_ends_a_worker_at_the_start_and_later_after_a_minute(
         raise ClientError({"Error": {"Code": error, "Message": "no"}}, "ReceiveMessage")
 
     service.stack.sqs.receive_message = refused  # type: ignore[method-assign]
-    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.001)
-    good, last = [1], 0
+    monkeypatch.setattr(serving, "_FIRST_PAUSE_S", 0.001)
+    good, last = [], 0
     with pytest.raises(QueueUnavailable, match=rf"orders/billing gives no messages: .*{error}"):
-        service.consumer.run(pytest.fail)
-    assert len(answers) == 1
-    good, last = [1, 4], 7
-    service.consumer.run(pytest.fail, stop=stop)
+        service.worker(pytest.fail).run()
+    answers.clear()
+    caplog.clear()
+    good, last = [0, 3], 6
+    service.worker(pytest.fail).run(stop=stop)
     assert [record.message.partition(":")[2][:16] for record in caplog.records] == [
         " connection lost",
         " connected again",
         " connection lost",
     ]
-    monkeypatch.setattr(worker, "REFUSED_S", 0.01)
+    monkeypatch.setattr(serving, "REFUSED_S", 0.01)
     stop.clear()
     answers.clear()
     good, last = [0], 0
     with pytest.raises(QueueUnavailable):
-        service.consumer.run(pytest.fail, stop=stop, at_once=2)
+        service.worker(pytest.fail, at_once=2).run(stop=stop)
 
 
 def test_a_subscription_that_is_gone_ends_a_worker() -> None:
     service = Service()
     service.client.delete_subscription(TOPIC, "billing")
     with pytest.raises(UnknownSubscription):
-        service.consumer.run(pytest.fail)
+        service.worker(pytest.fail).run()
 
 
 def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() -> None:
@@ -652,7 +594,7 @@ def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() 
 
     subscriptions.read = unreachable  # type: ignore[method-assign, assignment]
     stop = threading.Event()
-    service.consumer.run(lambda _: stop.set(), stop=stop)
+    service.worker(lambda _: stop.set()).run(stop=stop)
     assert service.bodies(service.url) == []
 
 
@@ -696,7 +638,7 @@ def test_the_powertools_example_tries_an_order_again_later(
     powertools: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = example_of("powertools_consumer")
-    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    monkeypatch.setattr(example.worker, "client", powertools.client)
     event = powertools.event()
     answer = example.handler(event, CONTEXT)
     assert answer == {"batchItemFailures": []}
@@ -721,7 +663,7 @@ def test_the_idempotent_example_handles_each_message_once_over_copies_and_retrie
         paid.append((order, request_id))
 
     monkeypatch.setattr(example, "pay", pay)
-    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    monkeypatch.setattr(example.worker, "client", powertools.client)
     first = powertools.event()
     for _ in range(2):  # SQS hands out copies
         assert example.handler(first, CONTEXT) == {"batchItemFailures": []}
@@ -749,7 +691,7 @@ def test_an_idempotent_function_that_died_runs_again_once_its_time_is_over(
         raise Died
 
     example = example_of("idempotent_consumer")
-    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    monkeypatch.setattr(example.worker, "client", powertools.client)
     event = powertools.event()
     with monkeypatch.context() as dying:
         dying.setattr(example, "pay", dies)
@@ -768,7 +710,7 @@ def test_two_messages_about_one_order_are_handled_once_if_the_order_is_the_key(
     powertools.client.send(TOPIC, {"id": 1})
     powertools.stack.advance(seconds=1)
     example = example_of("idempotent_consumer")
-    monkeypatch.setattr(example, "consumer", powertools.consumer)
+    monkeypatch.setattr(example.worker, "client", powertools.client)
     monkeypatch.setattr(example.once, "event_key_jmespath", "powertools_json(body).id")
     assert example.handler(powertools.event(), CONTEXT) == {"batchItemFailures": []}
     assert _paid(capsys) == ["order 0 is paid", "order 1 is paid"]
