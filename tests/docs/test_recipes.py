@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 import sqlite3
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from tests.docs.recipe import RECIPES, RECURRING, Service, load
 from tests.docs.test_snippets import region
-from tidewheel import Consumer, RetryLater
+from tidewheel import RetryLater, Worker
 
 PROGRAMS = ("order_timeout", "debounce", "reminders", "webhook_retries", "nightly_job")
 """Recipes of a short program with its own tests."""
@@ -77,24 +76,18 @@ def test_what_failed_leaves_nothing_and_is_done_at_its_next_attempt(bill: sqlite
     recipe, service = load("once"), Service()
     service.make(recipe.TOPIC, recipe.SUBSCRIPTION)
     service.tw.send(recipe.TOPIC, {"order": 17})
-    service.stack.advance(seconds=1)
-    stop, tries = threading.Event(), 0
+    fails, worker = True, Worker()
 
     def work(body: Any) -> None:
-        nonlocal tries
-        tries += 1
         bill.execute("INSERT INTO bills VALUES (?)", (body["order"],))
-        if tries == 1:
-            stop.set()
+        if fails:
             raise RetryLater(delay="1m")
 
-    consumer = Consumer(service.tw, recipe.TOPIC, recipe.SUBSCRIPTION)
-    consumer.run(lambda message: recipe.once(bill, message, work), stop=stop)
+    worker.handles(f"{recipe.TOPIC}/{recipe.SUBSCRIPTION}")(lambda message: recipe.once(bill, message, work))
+    service.stack.drain(worker, "2s")
     assert bills(bill) == []
-    service.stack.advance(minutes=2)
-    [again] = service.tw.receive(recipe.TOPIC, recipe.SUBSCRIPTION)
-    assert again.original_id is not None
-    assert recipe.once(bill, again, work) and not recipe.once(bill, again, work)
+    fails = False
+    service.stack.drain(worker, "2m")
     assert bills(bill) == [17]
 
 
