@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,8 +23,11 @@ from tidewheel import policies
 from tidewheel.client.operations.health import Problem
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker.consumer import Consumer
+from tidewheel.client.worker.worker import Worker
+from tidewheel.errors import RetryLater
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
+from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.settings import ServiceSettings, parameter_name
 from tidewheel.policies import Statement, consumer_statements, sender_statements
 
@@ -144,6 +148,20 @@ def something_delivered(world: World, topic: str) -> None:
     world.stack.client().update_topic(topic, retention_days=1)
     world.stack.client().send(topic, "x", delay="2h")
     world.stack.advance(hours=2, minutes=1)
+
+
+def work_and_give_up(tw: Tidewheel, world: World, topic: str) -> None:
+    worker, stop = Worker(tw, wait_s=0), Event()
+
+    @worker.handles(f"{topic}/mail", reject=(KeyError,))
+    def work(message: ReceivedMessage) -> None:
+        stop.set()
+        raise KeyError if message.attempt else RetryLater(delay=0)
+
+    for _ in range(2):
+        stop.clear()
+        worker.run(stop=stop)
+        world.stack.advance(seconds=2)
 
 
 def retry_and_give_up(tw: Tidewheel, world: World, topic: str) -> None:
@@ -281,6 +299,7 @@ CALLS = {
     "receive": by_consumer(receive_and_delete, something_due),
     "receive with plain boto3": by_consumer(plain_consumer, something_due),
     "receive a large body": by_consumer(receive_and_delete, something_large_due),
+    "Worker": by_consumer(work_and_give_up, something_large_due, "retry_later"),
     "Consumer.receive": by_consumer(lambda tw, w, t: Consumer(tw, t, "mail").receive(), something_large_due),
     "Consumer.retry_later": by_consumer(retry_and_give_up, something_due, "retry_later"),
     "Consumer.retry_later of a large body": by_consumer(retry_once, something_large_due, "retry_later"),
