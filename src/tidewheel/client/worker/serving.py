@@ -245,7 +245,7 @@ class Station:
             soon = back or self._holding.acknowledges or self._stop.is_set()
         if soon:
             self._soon.set()
-        if back or isinstance(error, Exception):
+        if error is not None and (back or isinstance(error, Exception)):
             told = back or isinstance(error, QueueUnavailable) or passes(error)
             level = logging.INFO if back else logging.ERROR
             when = "at once" if back else "after its visibility time-out"
