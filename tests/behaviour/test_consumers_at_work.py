@@ -29,7 +29,6 @@ from tidewheel import (
     ReceivedMessage,
     RetryLater,
     Tidewheel,
-    UnknownSubscription,
     Worker,
     parse_received,
 )
@@ -573,13 +572,6 @@ def test_what_aws_refuses_ends_a_worker_at_the_start_and_later_after_a_minute(
     good, last = [0], 0
     with pytest.raises(QueueUnavailable):
         service.worker(pytest.fail, at_once=2).run(stop=stop)
-
-
-def test_a_subscription_that_is_gone_ends_a_worker() -> None:
-    service = Service()
-    service.client.delete_subscription(TOPIC, "billing")
-    with pytest.raises(UnknownSubscription):
-        service.worker(pytest.fail).run()
 
 
 def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() -> None:
