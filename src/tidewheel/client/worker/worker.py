@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tidewheel.aws.tries import patient
+from tidewheel.aws.tries import AWS_ERRORS, patient
 from tidewheel.client import receiving
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker.handling import Around, Handling
@@ -26,8 +26,7 @@ from tidewheel.errors import (
     InvalidValue,
     RetryLater,
     TemporaryFailure,
-    UnknownSubscription,
-    UnknownTopic,
+    TidewheelError,
 )
 from tidewheel.model.levels import Backoff
 from tidewheel.model.received import ReceivedMessage, parse_received
@@ -339,8 +338,8 @@ class Worker:
 
     def record_handler(self, record: Mapping[str, Any]) -> None:
         """Handles one record of such an event, for Powertools' BatchProcessor. An error fails the record."""
-        if not self._inboxes:  # a deleted subscription's queue may have messages left
-            self.prepare(self.client or Tidewheel(), passes=(UnknownTopic, UnknownSubscription))
+        if not self._inboxes:  # a message without a key needs neither the table nor the subscription
+            self.prepare(self.client or Tidewheel(), passes=(TidewheelError, *AWS_ERRORS))
         handling = self._handling_of(str(record.get("eventSourceARN", "")))
         self._work(handling, parse_received(record), self._arounds)
 
