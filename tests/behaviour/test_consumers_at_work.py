@@ -589,6 +589,12 @@ def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() 
     stop = threading.Event()
     service.worker(lambda _: stop.set()).run(stop=stop)
     assert service.bodies(service.url) == []
+    service.client.send(TOPIC, "y")
+    service.stack.advance(seconds=1)
+    lambda_worker = Worker(service.stack.client())
+    lambda_worker.handles("orders/billing")(lambda _: None)
+    lambda_worker.client.core.connection.storage.subscriptions.read = unreachable
+    assert lambda_worker.lambda_handler(service.event()) == {"batchItemFailures": []}
 
 
 # ---- with Powertools
