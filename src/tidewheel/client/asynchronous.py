@@ -7,12 +7,10 @@ import contextvars
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from tidewheel.client.finding import MatchedMessage, Selected
-from tidewheel.client.history import History, SentMessage
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
 from tidewheel.errors import Closed
@@ -52,21 +50,6 @@ def _awaitable(
         return await self._in_thread(functools.partial(bound, *args, **kwargs))
 
     return call
-
-
-class AsyncHistory:
-    """A `History` whose messages are read in a thread.
-
-    Attributes:
-        history: the history, which says how far it has looked.
-    """
-
-    def __init__(self, found: History, in_thread: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]) -> None:
-        self.history, self._in_thread = found, in_thread
-
-    async def __aiter__(self) -> AsyncIterator[SentMessage]:
-        while (found := await self._in_thread(lambda: next(self.history, None))) is not None:
-            yield found
 
 
 class AsyncTidewheel:
@@ -191,19 +174,7 @@ class AsyncTidewheel:
             for each in page:
                 yield each
 
-    async def history(
-        self,
-        topic: str,
-        subscription: str | None = None,
-        since: datetime | float | None = None,
-        until: datetime | float | str | None = None,
-        key: str | None = None,
-        group: str | None = None,
-    ) -> AsyncHistory:
-        """As `Tidewheel.history`."""
-        look = functools.partial(self.client.history, topic, subscription, since, until, key, group)
-        return AsyncHistory(await self._in_thread(look), self._in_thread)
-
+    history = _awaitable(Tidewheel.history)
     sent_by_hour = _awaitable(Tidewheel.sent_by_hour)
     estimate = _awaitable(Tidewheel.estimate)
 

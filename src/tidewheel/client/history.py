@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidewheel.aws.tries import classified
 from tidewheel.client.core import Core
-from tidewheel.client.outcome import Place, SubscriptionProgress, outcome, progress
+from tidewheel.client.outcome import Known, Owner, Place, SubscriptionProgress
 from tidewheel.client.waiting import WaitingMessage, waiting_message
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, needs_extra
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import MessageId, id_bytes, id_floor, id_text
-from tidewheel.model.subscription_state import SubscriptionState
+from tidewheel.model.subscription_state import State
 from tidewheel.model.tombstone import Claim
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import check_whole
@@ -68,6 +69,11 @@ class History(Iterator[SentMessage]):
         with classified():
             return next(self._found)
 
+    async def __aiter__(self) -> AsyncIterator[SentMessage]:
+        """Yields the messages in an event loop. They are read in a thread."""
+        while (found := await asyncio.to_thread(next, self, None)) is not None:
+            yield found
+
     @property
     def complete(self) -> bool:
         """Whether it has looked as far back as asked, and did not end at its number of reads."""
@@ -117,28 +123,38 @@ def history(
         raise InvalidValue("since", since, "give a time before `until`, and before now")
     wanted = Wanted(first_ms=first_ms, end_id=end_id, key=key, group=group)
     look = Passed(storage, state, wanted, lambda record: subscription in (None, record.key.subscription))
-    return History(look, _told(core, state, look), kept_from_ms)
+    return History(look, _told(core, state, look, now_ms), kept_from_ms)
 
 
-def _told(core: Core, state: TopicState, look: Passed) -> Iterator[SentMessage]:
+def _told(core: Core, state: TopicState, look: Passed, read_ms: int) -> Iterator[SentMessage]:
     """Yields the found messages that were sent, or perhaps sent, with what is known of each."""
     storage, topic = core.connection.storage, state.topic
-    subscriptions: dict[tuple[str, str], SubscriptionState] = {}
-    parked: set[tuple[str, str]] | None = None
+    states: dict[Owner, State] | None = None
+    parked: set[Owner] | None = None
     for batch in _batches(look):
-        if not subscriptions:
-            subscriptions = {(each.name, each.generation): each for each in storage.subscriptions.all(topic, {})}
+        if states is None:
+            states = {(topic, each.name, each.generation): each.state for each in storage.subscriptions.all(topic, {})}
         records = [record for each in batch for record in each.records]
         if parked is None and any(each.tally.parked for each in records):
-            parked = {(each.key.subscription, each.key.generation) for each in storage.parks.all(topic, {})}
+            parked = {each.key.owner for each in storage.parks.all(topic, {})}
         ids = [id_text(each.found.checked.id) for each in batch]
         claims = storage.claims.among(topic, [id for id in ids if state.claims(id)])
         late = any(each.key.plan < each.created_slot for each in records)
         cancelled = storage.tombstones.among(topic, state.slot_ms, ids) if late else ()
         for id, each in zip(ids, batch, strict=True):
-            told = _sent(state, each, subscriptions, parked or (), claims.get(id), cancelled=id in cancelled)
-            if told is not None:
-                yield told
+            claim = claims.get(id, Claim())
+            known = Known(
+                state=state,
+                read_ms=read_ms,
+                claim=claim,
+                cancelled=id in cancelled,
+                states=states,
+                parked=parked or (),
+            )
+            told = tuple(known.told(each.found, each.records))
+            if any(to.place in (Place.SENT, Place.UNCERTAIN) for to in told):
+                message = waiting_message(each.found)
+                yield SentMessage(message=message, subscriptions=told, cancelled=claim.cancelled)
 
 
 def _batches(look: Passed) -> Iterator[list[PassedMessage]]:
@@ -153,32 +169,6 @@ def _batches(look: Passed) -> Iterator[list[PassedMessage]]:
             batch, size, begun = [], min(_TOGETHER, 10 * size), look.reads
     if batch:
         yield batch
-
-
-def _sent(
-    state: TopicState,
-    passed: PassedMessage,
-    subscriptions: Mapping[tuple[str, str], SubscriptionState],
-    parked: Collection[tuple[str, str]],
-    claim: Claim | None,
-    *,
-    cancelled: bool,
-) -> SentMessage | None:
-    """Returns what is known of a message. None: it was sent to no subscription."""
-    found = passed.found
-    told = []
-    for record in passed.records:
-        if not record.has(found.checked.deliver_at_ms):
-            continue
-        owner = (record.key.subscription, record.key.generation)
-        of = outcome(state, found, record, cancelled=cancelled, parks=owner in parked)
-        subscription = subscriptions.get(owner)
-        told.append(progress(owner[0], None if subscription is None else subscription.state, of, record, claim))
-    if not any(each.place in (Place.SENT, Place.UNCERTAIN) for each in told):
-        return None
-    stopped = claim is not None and claim.cancelled
-    told.sort(key=lambda each: (each.name, each.replayed))
-    return SentMessage(message=waiting_message(found), subscriptions=tuple(told), cancelled=stopped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

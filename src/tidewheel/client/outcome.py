@@ -9,6 +9,7 @@ purged or lost. If one of them may be the message, its place is `UNCERTAIN`, and
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidewheel.clock import utc
 from tidewheel.model.message import id_deliver_at_ms
 from tidewheel.model.settings import MAX_SKEW_MS
-from tidewheel.model.subscription_state import Delivery, SentRecord, State
+from tidewheel.model.subscription_state import Delivery, State
 from tidewheel.model.tombstone import Claim
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options
@@ -89,63 +90,89 @@ class Outcome(NamedTuple):
     why: str | None = None
 
 
-def outcome(
-    state: TopicState, found: FoundMessage, done: SentRecord | Delivery, *, cancelled: bool, parks: bool
-) -> Outcome:
-    """Returns what became of a message of a plan whose delivery is done, except for other messages.
+Owner = tuple[str, str, str]
+"""A topic, a subscription and its generation."""
 
-    Args:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a message of a plan, which the plan did not leave out.
+
+    Attributes:
         state: the topic, with the purges in force.
-        found: the message, which the plan did not leave out.
-        done: the delivery, or its record.
-        cancelled: whether a tombstone names the message. A delivery to a later subscription leaves such messages out.
-        parks: whether the subscription has parks now.
+        read_ms: when the first of all this was read.
+        claim: the message's.
+        cancelled: whether a tombstone names it.
+        states: the subscriptions that there are.
+        parked: those that have parks.
     """
-    left_out = _left_out(state, found, done, cancelled=cancelled)
-    if left_out is not None:
-        return Outcome(Place.LEFT_OUT, left_out)
-    tally, expires_ms = done.tally, found.expires_at_ms
-    purged = state.purged(found.checked.deliver_at_ms, found.sent_at_ms)
-    if tally.expired and expires_ms is not None and expires_ms < done.done_ms + MAX_SKEW_MS:
-        if expires_ms < done.opened_ms - MAX_SKEW_MS or not (tally.sent or tally.parked):
-            return Outcome(Place.EXPIRED)
-        return Outcome(Place.UNCERTAIN, "it expired about when it was to be sent")
-    if tally.purged and purged:
-        if not (tally.sent or tally.parked):
-            return Outcome(Place.PURGED)
-        return Outcome(Place.UNCERTAIN, "it was purged, perhaps before it was sent")
-    if tally.parked and parks:
-        return Outcome(Place.PARKED)
-    for count, what in (
-        (tally.lost, "could not be read, and were given up"),
-        (tally.refused, "were refused by SQS (see tidewheel refused)"),
-        (tally.parked, "were parked, and sent later unless they expired, or were purged or given up"),
-    ):
-        if count:
-            of = tally.sent + tally.parked + tally.refused + tally.lost
-            return Outcome(Place.UNCERTAIN, f"{count:,} of the {of:,} messages of its delivery {what}")
-    return Outcome(Place.SENT)
 
+    state: TopicState
+    read_ms: int
+    claim: Claim
+    cancelled: bool
+    states: Mapping[Owner, State]
+    parked: Collection[Owner]
 
-def _left_out(state: TopicState, found: FoundMessage, done: SentRecord | Delivery, *, cancelled: bool) -> str | None:
-    """Returns why a delivery leaves a message out. None: it does not."""
-    from tidewheel.flows.waiting.peek import is_taken
+    def told(self, found: FoundMessage, done: Iterable[Delivery]) -> list[SubscriptionProgress]:
+        """Returns the progress of subscriptions whose deliveries are done, by name."""
+        told = [
+            progress(it.key.subscription, self.states.get(it.key.owner), self._outcome(found, it), it, self.claim)
+            for it in done
+            if it.has(found.checked.deliver_at_ms)
+        ]
+        return sorted(told, key=lambda each: (each.name, each.replayed))
 
-    checked = found.checked
-    options = checked.options or Options()
-    if options.only is not None and options.only != done.key.subscription:
-        return f"retry_later sent it to {options.only} only"
-    if id_deliver_at_ms(checked.id) // state.slot_ms < done.start:
-        return "the subscription begins later"
-    if options.only is None and not is_taken(done.filter_policy, checked.attributes, options.group):
-        return "its filter leaves the message out"
-    if cancelled and done.key.plan < done.created_slot:
-        return "it was cancelled before the subscription was created"
-    return None
+    def _outcome(self, found: FoundMessage, done: Delivery) -> Outcome:
+        """Returns what became of a message whose delivery is done, as far as the delivery tells."""
+        tally, expires_ms, late_ms = done.tally, found.expires_at_ms, done.done_ms + MAX_SKEW_MS
+        purged = self.state.purged(found.checked.deliver_at_ms, found.sent_at_ms)
+        left_out = self._left_out(found, done)
+        if left_out is not None:
+            return Outcome(Place.LEFT_OUT, left_out)
+        stopped: list[tuple[Place, bool]] = []
+        if tally.expired and expires_ms is not None and expires_ms < late_ms:
+            stopped.append((Place.EXPIRED, expires_ms < done.opened_ms - MAX_SKEW_MS))
+        # A purge or a cancel may be newer than what was read of the topic, and older than the delivery.
+        if tally.purged and (purged or late_ms >= self.read_ms):
+            stopped.append((Place.PURGED, False))
+        if stopped:
+            [(place, certain), *_] = stopped
+            certain = certain or not (tally.sent or tally.parked or late_ms >= self.read_ms)
+            return Outcome(place) if certain else Outcome(Place.UNCERTAIN, f"it was perhaps {place.value} before")
+        if done.key.plan < done.created_slot and late_ms >= self.read_ms:
+            return Outcome(Place.UNCERTAIN, "it was sent just now, if it was not cancelled before")
+        if tally.parked and done.key.owner in self.parked:
+            return Outcome(Place.PARKED)
+        of = tally.sent + tally.parked + tally.refused + tally.lost
+        for count, what in (
+            (tally.lost, "could not be read, and were given up"),
+            (tally.refused, "were refused by SQS (see tidewheel refused)"),
+            (tally.parked, "were parked, and sent later unless they expired, or were purged or given up"),
+        ):
+            if count:
+                return Outcome(Place.UNCERTAIN, f"{count:,} of the {of:,} messages of its delivery {what}")
+        return Outcome(Place.SENT)
+
+    def _left_out(self, found: FoundMessage, done: Delivery) -> str | None:
+        """Returns why a delivery leaves a message out. None: it does not."""
+        from tidewheel.flows.waiting.peek import is_taken
+
+        checked = found.checked
+        options = checked.options or Options()
+        if options.only is not None and options.only != done.key.subscription:
+            return f"retry_later sent it to {options.only} only"
+        if id_deliver_at_ms(checked.id) // self.state.slot_ms < done.start:
+            return "the subscription begins later"
+        if options.only is None and not is_taken(done.filter_policy, checked.attributes, options.group):
+            return "its filter leaves the message out"
+        if self.cancelled and done.key.plan < done.created_slot:
+            return "it was cancelled before the subscription was created"
+        return None
 
 
 def progress(
-    name: str, state: State | None, of: Outcome, done: SentRecord | Delivery | None = None, claim: Claim | None = None
+    name: str, state: State | None, of: Outcome, done: Delivery | None = None, claim: Claim | None = None
 ) -> SubscriptionProgress:
     """Returns a subscription's progress, with the times that a delivery and a claim know.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from tidewheel.errors import InvalidValue, PeekIncomplete, needs_extra
 from tidewheel.flows.delivery.cancel import Cancelled, fate
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.settings import DAY_MS
-from tidewheel.model.subscription_state import Delivery, SentRecord, SubscriptionState
+from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Claim
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.untrusted import check_whole
@@ -213,7 +213,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         if planned:
             if unreadable:
                 raise next(iter(unreadable.values()))
-            progress = _progress(storage, state, subscriptions, slot, found, claim, cancelled=tombstone is not None)
+            cancelled = tombstone is not None
+            progress = _progress(storage, state, subscriptions, found, claim, now_ms, cancelled=cancelled)
         if planned and tombstone is not None and found.plan is None:
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
@@ -354,9 +355,9 @@ def _progress(
     storage: Storage,
     state: TopicState,
     subscriptions: Sequence[SubscriptionState],
-    slot: int,
     message: FoundMessage,
     claim: Claim,
+    now_ms: int,
     *,
     cancelled: bool,
 ) -> tuple[SubscriptionProgress, ...]:
@@ -365,49 +366,37 @@ def _progress(
     The order of the reads follows the way of a message: from the subscription's cursor to a delivery, from there
     perhaps to a park, and to the record that the delivery leaves.
     """
-    topic, unreadable = state.topic, dict[str, Exception]()
-    opened = {
-        each.key.owner: each
+    topic, plan, unreadable = state.topic, message.plan, dict[str, Exception]()
+    slot = message.checked.deliver_at_ms // state.slot_ms
+    owners = {(topic, each.name, each.generation): each for each in subscriptions}
+    opened = [
+        each
         for each in storage.deliveries.all(topic, unreadable)
-        if (each.key.plan, each.key.replay, each.complete) == (message.plan, None, False)
-    }
+        if (each.key.plan, each.key.replay, each.complete) == (plan, None, False)
+    ]
     lost_parks = dict[str, Exception]()
     parked = {each.key.owner for each in storage.parks.all(topic, lost_parks)}
-    plan = message.plan
-    records = [] if plan is None else list(storage.deliveries.sent(topic, plan, plan + 1))
-    done: dict[tuple[str, str, str], SentRecord | Delivery] = {
-        each.key.owner: each for each in records if each.key.replay is None
-    }
-
-    def outcome_of(owner: tuple[str, str, str], of: SentRecord | Delivery) -> Outcome:
-        parks = owner in parked or bool(lost_parks)
-        return outcomes.outcome(state, message, of, cancelled=cancelled, parks=parks)
-
-    def place_of(each: SubscriptionState) -> Outcome:
-        owner = (topic, each.name, each.generation)
-        if each.cursor <= slot:
-            return Outcome(Place.PLANNED)
-        delivery = opened.get(owner)
-        if delivery is not None and _has_sent(delivery, message.object_name):
-            done.setdefault(owner, delivery)
-            delivery = None
-        if delivery is not None or unreadable:
-            return Outcome(Place.DELIVERING)
-        if owner in done:
-            return outcome_of(owner, done[owner])
-        return Outcome(Place.UNCERTAIN, "it was handed out, but no record of its delivery is kept")
-
-    progress = [
-        outcomes.progress(each.name, each.state, place_of(each), done.get((topic, each.name, each.generation)), claim)
-        for each in subscriptions
-        if each.start <= slot
-    ]
-    states = {(topic, each.name, each.generation): each.state for each in subscriptions}
-    for each in records:
-        if each.key.replay is not None and each.has(message.checked.deliver_at_ms):
-            owner = each.key.owner
-            progress.append(outcomes.progress(owner[1], states.get(owner), outcome_of(owner, each), each))
-    return tuple(progress)
+    done = [replace(each, done_ms=now_ms) for each in opened if _has_sent(each, message.object_name)]
+    if plan is not None:
+        done += storage.deliveries.sent(topic, plan, plan + 1)
+    known = outcomes.Known(
+        state=state,
+        read_ms=now_ms,
+        claim=claim,
+        cancelled=cancelled,
+        states={owner: each.state for owner, each in owners.items()},
+        parked=owners if lost_parks else parked,
+    )
+    found = known.told(message, () if unreadable else done)
+    told = {each.key.owner for each in done if each.key.replay is None and not unreadable}
+    opens = {each.key.owner for each in opened}
+    for owner, each in owners.items():
+        if each.start <= slot and owner not in told:
+            of = Outcome(Place.UNCERTAIN, "it was handed out, but no record of its delivery is kept")
+            if each.cursor <= slot or owner in opens or unreadable:
+                of = Outcome(Place.PLANNED if each.cursor <= slot else Place.DELIVERING)
+            found.append(outcomes.progress(each.name, each.state, of, claim=claim))
+    return tuple(sorted(found, key=lambda each: (each.name, each.replayed)))
 
 
 def _has_sent(delivery: Delivery, object_name: str) -> bool:

@@ -206,6 +206,10 @@ class Delivery(StoredSettings):
     done_ms: int = 0
     tally: Tally = NOTHING_SENT
 
+    def has(self, due_ms: int) -> bool:
+        """Whether the delivery was to send messages due at a time. A replay has a range."""
+        return self.first_ms is None or self.end_ms is None or self.first_ms <= due_ms < self.end_ms
+
     @property
     def complete(self) -> bool:
         """Whether every part is done."""
@@ -258,27 +262,3 @@ def wait_ms(tries: int) -> int:
     The wait is 5 minutes while no object is lost, so with 0 tries.
     """
     return min(_FIRST_WAIT_MS << min(max(tries, 1) - 1, 10), _MAX_WAIT_MS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentRecord:
-    """What a delivery leaves when it is done, for the history of its messages. A table that is lost loses it.
-
-    Attributes:
-        opened_ms, done_ms, tally, start, created_slot, filter_policy: the delivery's.
-        first_ms, end_ms: of a replay, as a delivery's.
-    """
-
-    key: DeliveryKey
-    opened_ms: int
-    done_ms: int
-    tally: Tally
-    start: int = 0
-    created_slot: int = 0
-    filter_policy: str | None = None
-    first_ms: int | None = None
-    end_ms: int | None = None
-
-    def has(self, due_ms: int) -> bool:
-        """Whether the delivery was to send messages due at a time. A replay has a range."""
-        return self.first_ms is None or self.end_ms is None or self.first_ms <= due_ms < self.end_ms

@@ -123,14 +123,9 @@ class Buckets(StoredItems):
             after: only buckets behind this bucket, instead of `first_slot`.
             limit: how many are read, in one request. None: all.
         """
-        first, last = table_keys.bucket_range(first_slot, end_slot)
-        if after is not None:
-            first = f"{table_keys.bucket_key(topic, after)[1]} "  # no character of an id is before a blank
-        found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :last",
-            {"pk": table_keys.topic_partition(topic), "first": first, "last": last},
-            limit=limit,
-        )
+        behind = None if after is None else table_keys.bucket_key(topic, after)[1]
+        partition = table_keys.topic_partition(topic)
+        found = self._table.query_slots(partition, table_keys.BUCKETS, first_slot, end_slot, after=behind, limit=limit)
         return items.each_readable(found, items.decode_bucket, table_keys.BUCKETS, unreadable)
 
     def delete(self, topic: str, bucket_id: BucketId) -> None:
@@ -204,9 +199,7 @@ class Merges(StoredItems):
         return None if last is None else int(items.key_of(last)[1].split("#")[1])
 
     def _trash(self, topic: str, first_slot: int, end_slot: int | None, **how: Any) -> Iterator[Item]:
-        first, last = table_keys.trash_range(first_slot, end_slot)
-        values = {"pk": table_keys.topic_partition(topic), "first": first, "last": last}
-        return self._table.query("pk = :pk AND sk BETWEEN :first AND :last", values, **how)
+        return self._table.query_slots(table_keys.topic_partition(topic), table_keys.TRASH, first_slot, end_slot, **how)
 
     def delete_trash(self, topic: str, trash: Trash) -> None:
         """Deletes a trash item."""

@@ -10,7 +10,6 @@ from tidewheel.model.subscription_state import (
     NOTHING_SENT,
     Delivery,
     DeliveryKey,
-    SentRecord,
     State,
     SubscriptionState,
     Tally,
@@ -192,16 +191,14 @@ class Deliveries(StoredItems):
         self._table.put(put, action="record_delivery", topic=delivery.key.topic)
         self.delete([delivery.key])
 
-    def sent(self, topic: str, first_slot: int, end_slot: int) -> Iterator[SentRecord]:
-        """Yields the records of deliveries that are done, of plans that begin in a range, the last plan first.
+    def sent(self, topic: str, first_slot: int, end_slot: int) -> Iterator[Delivery]:
+        """Yields deliveries that are done, by their records, of plans that begin in a range, the last plan first.
 
         Reads page by page, as far as it is asked. Leaves out records that cannot be read.
         """
-        first, last = table_keys.sent_range(first_slot, end_slot)
-        if first >= last:
-            return iter(())
-        values = {"pk": table_keys.topic_partition(topic), "first": first, "last": last}
-        found = self._table.query("pk = :pk AND sk BETWEEN :first AND :last", values, first_page=100, backwards=True)
+        found = self._table.query_slots(
+            table_keys.topic_partition(topic), table_keys.SENT, first_slot, end_slot, first_page=100, backwards=True
+        )
         return items.each_readable(found, items.decode_sent, table_keys.SENT, {})
 
     def delete_sent(self, topic: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,8 +28,8 @@ from tidewheel.model.recurring import Recurring
 from tidewheel.model.settings import STORED_SETTINGS, TopicSettings, read_stored
 from tidewheel.model.subscription_state import (
     Delivery,
+    DeliveryKey,
     PlainReader,
-    SentRecord,
     State,
     SubscriptionState,
     Tally,
@@ -393,37 +394,30 @@ def encode_delivery(delivery: Delivery) -> Item:
 @_reading
 def decode_delivery(item: Item) -> Delivery:
     """Reads a delivery."""
-    key = table_keys.parse_delivery_key(key_of(item))
-    return Delivery(key=key, tally=_tally(item), **_DELIVERY.values(item), **_stored_settings(item))
+    return _delivery(item, table_keys.parse_delivery_key(key_of(item)))
+
+
+def _delivery(item: Item, key: DeliveryKey) -> Delivery:
+    tally = Tally(**{name: number(item[name]) for name in Tally._fields if name in item})
+    return Delivery(key=key, tally=tally, **_DELIVERY.values(item), **_stored_settings(item))
+
+
+def encode_sent(delivery: Delivery, ttl_s: int) -> Item:
+    """Returns the record that a delivery leaves when it is done."""
+    small = replace(delivery, done=frozenset(), leases=(), unread=(), reason=None)
+    fields = {table_keys.TTL_ATTRIBUTE: ttl_s, **_DELIVERY.attributes(small), **tally_fields(delivery.tally)}
+    return _item(table_keys.sent_key(delivery.key), fields | delivery.stored())
+
+
+@_reading
+def decode_sent(item: Item) -> Delivery:
+    """Reads the record of a delivery that is done."""
+    return _delivery(item, table_keys.parse_sent_key(key_of(item)))
 
 
 def tally_fields(tally: Tally) -> dict[str, int]:
     """Returns the attributes of a tally. Zeros have none."""
     return {name: count for name, count in tally._asdict().items() if count}
-
-
-def _tally(item: Item) -> Tally:
-    return Tally(**{name: number(item[name]) for name in Tally._fields if name in item})
-
-
-_SENT = Fields(
-    plain(number, "opened_ms", "done_ms"),
-    plain(number, "start", "created_slot", default=0),
-    plain(string, "filter_policy", default=None),
-    plain(number, "first_ms", "end_ms", default=None),
-)
-
-
-def encode_sent(delivery: Delivery, ttl_s: int) -> Item:
-    """Returns the record that a delivery leaves when it is done."""
-    fields = {table_keys.TTL_ATTRIBUTE: ttl_s, **_SENT.attributes(delivery), **tally_fields(delivery.tally)}
-    return _item(table_keys.sent_key(delivery.key), fields)
-
-
-@_reading
-def decode_sent(item: Item) -> SentRecord:
-    """Reads the record of a delivery that is done."""
-    return SentRecord(key=table_keys.parse_sent_key(key_of(item)), tally=_tally(item), **_SENT.values(item))
 
 
 _PARK = Fields(

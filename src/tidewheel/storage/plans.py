@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidewheel.errors import CorruptMetadata, NewerRelease, ObjectMissing
 from tidewheel.model import object_names
@@ -85,9 +86,7 @@ class Plans:
 
     def next(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
         """Reads the first plan that starts at or after a slot. `whole` is as in `read`."""
-        found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :last", _between(topic, at_or_after, None), limit=1
-        )
+        found = self._query(topic, at_or_after, None, limit=1)
         item = next(found, None)
         return None if item is None else self._plan_of(item, whole)
 
@@ -99,12 +98,7 @@ class Plans:
         Args:
             unreadable: gets the error of each plan that cannot be read. None: the first error is raised, as in `read`.
         """
-        found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :last",
-            _between(topic, 0, max(0, slot) + 1),
-            first_page=1,
-            backwards=True,
-        )
+        found = self._query(topic, 0, slot + 1, first_page=1, backwards=True)
         for item in found:
             try:
                 yield self._plan_of(item, whole=True)
@@ -123,14 +117,7 @@ class Plans:
         Args:
             limit: how many are read, in one request. None: all.
         """
-        if end_slot is not None and end_slot <= first_slot:
-            return []
-        found = self._table.query(
-            "pk = :pk AND sk BETWEEN :first AND :last",
-            _between(topic, first_slot, end_slot),
-            projection="pk, sk, v, end_slot",
-            limit=limit,
-        )
+        found = self._query(topic, first_slot, end_slot, projection="pk, sk, v, end_slot", limit=limit)
         ranges: list[tuple[int, int]] = []
         for item in reversed(list(found)):
             first_slot = table_keys.plan_slot(items.key_of(item)[1])
@@ -169,6 +156,10 @@ class Plans:
         if plan.object_name is not None:
             self._objects.delete([plan.object_name])
         return plan.occurrences
+
+    def _query(self, topic: str, first_slot: int, end_slot: int | None, **how: Any) -> Iterator[Item]:
+        partition = table_keys.topic_partition(topic)
+        return self._table.query_slots(partition, table_keys.PLANS, first_slot, end_slot, **how)
 
     def _plan_item(self, plan: Plan) -> PlanItem:
         manifest = encode_plan(plan)
@@ -212,9 +203,3 @@ def _planned(state: TopicState, end_slot: int, next_work: NextWork | None, rows:
         seen["work_version"] = state.work_version
         sets |= items.next_work_fields(state.topic, next_work)
     return items.state_change(state, seen=seen, sets=sets, adds={"waiting": -rows} if rows else {})
-
-
-def _between(topic: str, first_slot: int, end_slot: int | None) -> dict[str, Value]:
-    """Returns the values of a query of the plans that begin in [first_slot, end_slot). No plan's key is its end."""
-    first, last = table_keys.plan_range(first_slot, end_slot)
-    return {"pk": table_keys.topic_partition(topic), "first": first, "last": last}

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification
 from tidewheel.storage.items import each_readable
-from tidewheel.storage.table_keys import PARTITION_KEY, SORT_KEY, Key
+from tidewheel.storage.table_keys import PARTITION_KEY, SORT_KEY, Key, slot_range
 from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, expression, key_item
 
 if TYPE_CHECKING:
@@ -144,6 +144,25 @@ class Table:
             if after is None or limit is not None:
                 return
             request["ExclusiveStartKey"] = after
+
+    def query_slots(
+        self,
+        partition: str,
+        prefix: str,
+        first_slot: int,
+        end_slot: int | None,
+        *,
+        after: str | None = None,
+        **how: Any,
+    ) -> Iterator[Item]:
+        """Reads items whose sort key begins with a prefix and a slot of [first_slot, end_slot), as `query` does.
+
+        Args:
+            after: only items behind the one with this sort key, instead of `first_slot`.
+        """
+        first, last = slot_range(prefix, first_slot, end_slot)
+        values = {"pk": partition, "first": first if after is None else f"{after} ", "last": last}
+        return self.query("pk = :pk AND sk BETWEEN :first AND :last", values, **how)
 
     def query_filtered(
         self,

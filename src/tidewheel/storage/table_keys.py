@@ -117,6 +117,14 @@ def slot_text(slot: int) -> str:
     return f"{slot:0{SLOT_DIGITS}d}"
 
 
+def slot_range(prefix: str, first_slot: int, end_slot: int | None) -> tuple[str, str]:
+    """Returns the bounds of the sort keys that begin with a prefix and a slot of [first_slot, end_slot)."""
+    if end_slot is not None and end_slot <= max(0, first_slot):
+        return prefix + "~", prefix + "~"
+    end = "" if end_slot is None else slot_text(end_slot - 1)
+    return prefix + slot_text(max(0, first_slot)), f"{prefix}{end}~"
+
+
 def topic_partition(topic: str) -> str:
     """Returns the partition of a topic's items, except tombstones, keys, moves and notes."""
     return _TOPIC + topic
@@ -150,20 +158,9 @@ def bucket_key(topic: str, bucket_id: BucketId) -> Key:
     return topic_partition(topic), BUCKETS + bucket_id
 
 
-def bucket_range(first_slot: int, end_slot: int | None) -> tuple[str, str]:
-    """Returns the lowest sort key of buckets of slots [first_slot, end_slot), and a sort key above all of these."""
-    return BUCKETS + slot_text(first_slot), BUCKETS + ("~" if end_slot is None else slot_text(end_slot))
-
-
 def plan_key(topic: str, first_slot: int) -> Key:
     """Returns the key of the plan with the start first_slot."""
     return topic_partition(topic), PLANS + slot_text(first_slot)
-
-
-def plan_range(first_slot: int, end_slot: int | None) -> tuple[str, str]:
-    """Returns the lowest sort key of plans that begin in [first_slot, end_slot), and a sort key behind all of these."""
-    # No character of a slot is before a blank.
-    return PLANS + slot_text(max(0, first_slot)), PLANS + ("~" if end_slot is None else f"{slot_text(end_slot - 1)} ")
 
 
 def plan_slot(sort_key: str) -> int:
@@ -218,11 +215,6 @@ def parse_sent_key(key: Key) -> DeliveryKey:
     )
 
 
-def sent_range(first_slot: int, end_slot: int) -> tuple[str, str]:
-    """Returns the bounds of the sort keys of records of plans that begin in [first_slot, end_slot)."""
-    return SENT + slot_text(max(0, first_slot)), SENT + slot_text(max(0, end_slot))
-
-
 def park_key(key: ParkKey) -> Key:
     """Returns a park's key."""
     return topic_partition(key.topic), f"{parks_prefix(key.subscription, key.generation)}{key.id}"
@@ -250,11 +242,6 @@ def _owned(key: Key) -> dict[str, str]:
 def trash_key(topic: str, dead_from: int, trash_id: str) -> Key:
     """Returns the key of a trash item."""
     return topic_partition(topic), f"{TRASH}{slot_text(dead_from)}#{trash_id}"
-
-
-def trash_range(first_slot: int, end_slot: int | None) -> tuple[str, str]:
-    """Returns the bounds of the sort keys of trash that is dead from a slot of [first_slot, end_slot)."""
-    return TRASH + slot_text(first_slot), TRASH + ("~" if end_slot is None else slot_text(end_slot))
 
 
 def merge_key(topic: str) -> Key:
@@ -346,11 +333,6 @@ def _key_partition(topic: str, number: int) -> str:
 def daily_key(name: str) -> Key:
     """Returns the key of a daily job of the whole service."""
     return SERVICE, name
-
-
-def tombstone_range(first_slot: int, end_slot: int) -> tuple[str, str]:
-    """Returns the lowest sort key of slots [first_slot, end_slot), and a sort key above all of these slots."""
-    return slot_text(max(0, first_slot)), slot_text(max(0, end_slot))
 
 
 def check_shard(topic: str) -> str:

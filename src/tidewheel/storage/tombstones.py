@@ -88,12 +88,10 @@ class Tombstones(StoredItems):
 
     def in_order(self, topic: str, first_slot: int, end_slot: int) -> Iterator[MessageId]:
         """Yields the ids cancelled in slots [first_slot, end_slot), in their order, and reads page by page."""
-        first, end = table_keys.tombstone_range(first_slot, end_slot)
-        if first >= end:
-            return
         partition = table_keys.tombstone_partition(topic)
-        values = {"pk": partition, "first": first, "end": end}
-        found = self._table.query("pk = :pk AND sk BETWEEN :first AND :end", values, projection="sk")
+        if end_slot <= max(0, first_slot):
+            return
+        found = self._table.query_slots(partition, "", first_slot, end_slot, projection="sk")
         named = (_named((partition, item["sk"]["S"])) for item in found)
         yield from (each for each in named if each is not None)
 

@@ -18,7 +18,7 @@ from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.waiting.find import FoundMessage, found_messages, segment_rows
 from tidewheel.model.message import HEADER_ATTRIBUTE, ID_TAIL_BITS, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.plan import Plan, PlannedSegment
-from tidewheel.model.subscription_state import SentRecord
+from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.storage import Storage
 
@@ -48,7 +48,7 @@ class PassedMessage(NamedTuple):
     """A message of a plan, and the records of the plan's deliveries that are done."""
 
     found: FoundMessage
-    records: Sequence[SentRecord]
+    records: Sequence[Delivery]
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Passed:
     storage: Storage
     state: TopicState
     wanted: Wanted
-    wants_record: Callable[[SentRecord], bool]
+    wants_record: Callable[[Delivery], bool]
     looked_back_ms: int = field(init=False)
     reads: int = 0
     unreadable: dict[str, Exception] = field(default_factory=dict)
