@@ -52,6 +52,7 @@ class Site:
             move_time=lambda seconds: self.stack.advance(seconds=seconds),
             dead_letters=self.stack.dead_letters,
             queued=self.stack.queued,
+            oldest=self.stack.oldest,
         )
         self.console_client = self.stack.client()
         self.server = ConsoleServer(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 import pytest
 
 from tests.console.site import HOSTILE, Site, Tab
+from tidewheel import Consumer
 
 pytestmark = pytest.mark.long
 
@@ -23,6 +24,7 @@ def tab(site: Site, open_tab: OpenTab) -> Iterator[Tab]:
         site.client.create_subscription("orders", "billing")
         site.client.create_subscription("orders", "mail")
     with open_tab() as found:
+        found.page.on("dialog", lambda dialog: dialog.accept())
         yield found
         assert found.complaints == []
 
@@ -41,8 +43,7 @@ def waiting(site: Site, *, key: str | None = None) -> str:
 def test_a_message_is_sent_from_the_overview_and_from_its_topic(site: Site, tab: Tab) -> None:
     for path in ("/", "/topics/orders"):
         page = tab.go(path)
-        if page.locator("#send").get_attribute("open") is None:
-            page.locator("#send summary").click()
+        page.get_by_text("New message").click()
         page.get_by_label("Body").fill('{"id": 17}')
         page.get_by_label("Delay").fill("3d")
         page.get_by_label("Key").fill("cart-" + str(len(path)))
@@ -57,6 +58,7 @@ def test_a_message_is_sent_from_the_overview_and_from_its_topic(site: Site, tab:
 
 def test_what_was_typed_stays_when_it_is_wrong(site: Site, tab: Tab) -> None:
     page = tab.go("/topics/orders")
+    page.get_by_text("New message").click()
     page.get_by_label("Body").fill(HOSTILE)
     page.get_by_label("Delay").fill("next week")
     page.get_by_role("button", name="Send a message").click()
@@ -193,10 +195,73 @@ def test_dead_letters_are_looked_at_without_taking_and_redriven(site: Site, tab:
     assert not next(each.dead for each in site.client.stats("orders").subscriptions if each.name == "billing")
 
 
+def test_one_letter_chosen_letters_and_a_group_are_redriven_or_deleted(site: Site, tab: Tab) -> None:
+    site.client.create_topic("hooks")
+    site.client.create_subscription("hooks", "post")
+    consumer = Consumer(site.client, "hooks", "post", max_attempts=1)
+    ids = [site.client.send("hooks", f"body {number}").id for number in range(5)]
+    site.stack.advance(minutes=1)
+    for message in consumer.receive(max_messages=10):
+        with suppress(ValueError):
+            raise ValueError(f"HTTP 50{message.body[-1]}") from consumer.retry_later(message)
+    assert len(site.stack.dead_letters("hooks", "post")) == 5
+    page = tab.go("/dead")
+    table = page.get_by_role("table", name="Dead letters")
+    assert "hooks/post: 5 letters" in table.inner_text()
+    assert "5 of 5 looked at" in page.locator("main").inner_text()
+    row = table.locator("tr", has=page.get_by_label(f"Select {ids[0]}"))
+    row.get_by_role("button", name="Delete").click()
+    assert result(tab) == "Letters that were deleted: 1."
+    page.goto(site.origin + "/topics/hooks/dead")
+    for id in ids[1:3]:
+        page.get_by_label(f"Select {id}").check()
+    page.get_by_role("button", name="Redrive selected").click()
+    assert result(tab) == "Letters that went back to their queue: 2."
+    assert {each.id for each in site.stack.receive("hooks", "post")} == set(ids[1:3])
+    page.goto(site.origin + "/dead")
+    page.get_by_role("button", name="Redrive group").click()
+    assert result(tab) == "Letters that went back to their queue: 2."
+    assert {each.id for each in site.stack.receive("hooks", "post")} == set(ids[3:])
+
+
+def test_a_sent_message_is_found_by_its_key_and_shows_its_whole_life(site: Site, tab: Tab) -> None:
+    id = site.client.send("orders", "x", delay="2h", key="user-17").id
+    site.stack.advance(hours=2, minutes=1)
+    Consumer(site.client, "orders", "mail").receive(max_messages=10)
+    page = tab.go("/")
+    page.get_by_role("searchbox", name="Search").fill("user-17")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search?*")
+    assert id in page.get_by_role("table", name="Found").inner_text()
+    page.get_by_role("row", name="orders").get_by_role("link", name="sent", exact=True).click()
+    page.wait_for_url("**/sent?key=user-17")
+    row = page.get_by_role("table", name="Sent messages").locator("tbody tr")
+    assert "mail: sent to its queue" in row.inner_text() and "taken" in row.inner_text()
+    row.get_by_role("link").click()
+    page.wait_for_url(f"**/messages/{id}")
+    assert page.locator("[aria-current=step]").inner_text().startswith("taken")
+    lines = site.ask("/topics/orders/sent.jsonl?key=user-17")[2].splitlines()
+    assert [json.loads(each).get("message", {}).get("id") for each in lines] == [id, None]
+    assert "Why a message can be missing" in tab.go("/topics/orders/sent?key=nobody").locator("main").inner_text()
+
+
+def test_a_cancel_asks_first(site: Site, open_tab: OpenTab) -> None:
+    id, asked = waiting(site), list[str]()
+    with open_tab() as tab:
+        tab.page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+        tab.go(f"/topics/orders/messages/{id}").get_by_role("button", name="Cancel", exact=True).click()
+    assert asked == ["Cancel this message?"]
+    assert site.client.get("orders", id).state == "waiting"
+
+
 def test_a_recurring_message_is_ended(site: Site, tab: Tab) -> None:
     site.client.send_recurring("orders", "report", "x", every="1d")
     page = tab.go("/topics/orders/recurring")
-    assert page.get_by_role("table", name="Recurring messages").locator("time").count() == 5
+    assert page.get_by_role("table", name="Recurring messages").locator("time").count() == 5 + 1
+    page.get_by_role("button", name="Send one now").click()
+    assert result(tab).startswith("Sent report once, now.")
+    site.stack.advance(minutes=1)
+    assert "x" in [each.body for each in site.stack.receive("orders", "mail")]
     page.get_by_role("button", name="End report").click()
     assert "report is ended" in result(tab)
     assert site.client.recurring("orders") == []

@@ -181,7 +181,7 @@ def test_a_deployed_stacks_dead_letters_are_only_looked_at_on_demand(site: Site)
     before = site.meter["sqs.ReceiveMessage"]
     _, _, text = site.ask("/topics/orders/dead")
     assert site.meter["sqs.ReceiveMessage"] == before
-    assert "Look at ten of billing" in text
+    assert "Look at 100 of billing" in text
     status, headers, _ = site.ask("/topics/orders/subscriptions/billing/look", {"back": "/topics/orders/dead"})
     assert status == 303
     taken = site.meter["sqs.ReceiveMessage"]

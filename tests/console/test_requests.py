@@ -24,6 +24,8 @@ FIND_BY_PREFIX = FIND_BY_KEY | {"dynamodb.BatchGetItem": 2}
 TOPIC_LIST = Counter({"dynamodb.Query": 1, "dynamodb.BatchGetItem": 1})
 OF_THE_SERVICE = TOPIC_LIST + Counter({"dynamodb.GetItem": 1, "sqs.GetQueueAttributes": 7})
 """The topics, the last sweep, the three queues with their dead-letter queues, and that of refused messages."""
+SENT = {"dynamodb.GetItem": 1, "dynamodb.Query": 2}
+"""Nothing was sent. Each plan and each segment that is read adds a GET, and the first message a query and a batch."""
 LISTED = {"dynamodb.GetItem": 1, "dynamodb.Query": 1}
 
 
@@ -37,8 +39,12 @@ def pages(subscriptions: int) -> dict[str, Counter[str]]:
     """Address -> its requests."""
     topic = "/topics/orders"
     return {
-        "/": stats(subscriptions, len(TOPICS)) + TOPIC_LIST,
-        topic: stats(subscriptions) + Counter(LISTED) + Counter({"dynamodb.Query": 1}),
+        "/": stats(subscriptions, len(TOPICS)) + TOPIC_LIST + Counter({"dynamodb.Query": len(TOPICS)}),
+        topic: stats(subscriptions) + Counter(PEEK),
+        f"{topic}?ledgers=": stats(subscriptions) + Counter(PEEK) + Counter(LISTED),
+        f"{topic}/sent": Counter(SENT),
+        f"{topic}/sent?key=k": Counter(SENT),
+        "/search?q=k-00001": TOPIC_LIST + Counter(GET) + Counter({"dynamodb.GetItem": len(TOPICS)}),
         f"{topic}/messages": Counter(PEEK),
         f"{topic}/messages?from=2026-01-02T01:00Z": Counter(PEEK),
         f"{topic}/messages?by=id&q={{id}}": Counter(GET),
@@ -50,6 +56,7 @@ def pages(subscriptions: int) -> dict[str, Counter[str]]:
         f"{topic}/messages/{{large}}": Counter(GET) + Counter({"s3.GetObject": 1}),
         f"{topic}/recurring": Counter(LISTED),
         f"{topic}/dead": stats(subscriptions),
+        "/dead": stats(subscriptions, len(TOPICS)) + TOPIC_LIST,
         "/trouble": stats(subscriptions, len(TOPICS)) + OF_THE_SERVICE,
         "/cost": Counter(),
     }

@@ -201,6 +201,7 @@ def _console(stack: LocalTidewheel, port: int, state: Path | None) -> ConsoleSer
         move_time=lambda seconds: stack.skip(seconds=seconds),
         dead_letters=stack.dead_letters,
         queued=stack.queued,
+        oldest=stack.oldest,
     )
     return ConsoleServer(
         stack.client(),

@@ -190,7 +190,7 @@ def sent_by_hour(core: Core, topic: str, days: int) -> list[SentHour]:
     """Counts sent messages. See `Tidewheel.sent_by_hour`."""
     check_whole("days", days, 1, MAX_DAYS)
     storage, now_ms = core.connection.storage, core.clock.now_ms()
-    slot_ms = storage.topic_states.existing(topic).slot_ms
+    slot_ms = core.cache.state(topic).slot_ms
     first, end = now_ms // HOUR_MS - 24 * days + 1, now_ms // HOUR_MS + 1
     counts: dict[int, Counter[str]] = {hour: Counter() for hour in range(first, end)}
     for record in storage.deliveries.sent(topic, 0, now_ms // slot_ms + 1):

@@ -29,7 +29,7 @@ from tidewheel.errors import (
     UnknownRecurring,
 )
 from tidewheel.model.duration import delay_ms, window_ms
-from tidewheel.model.message import TIMES_END_MS, IdSource, Message
+from tidewheel.model.message import TIMES_END_MS, IdSource, Message, MessageId, id_text
 from tidewheel.model.recurrence import Rule, rule_of
 from tidewheel.model.recurring import MAX_BODY_BYTES, MAX_NAME_BYTES, Recurring, occurrence_id
 from tidewheel.model.topic_state import TopicState, above
@@ -41,6 +41,7 @@ SWEEP_MS = 360_000
 """A sweep's interval and a minute. By then the sweep has created the schedule."""
 MOST_EARLY = 1_000
 _SHOWN = 5
+_MOST_BACK_MS = 10 * 365 * 86_400_000
 _ATTEMPTS = 20
 
 
@@ -55,6 +56,7 @@ class RecurringMessage:
         window_s: the window in seconds; None without.
         next_at: the next due time, shifted within the window; None if there is none.
         next_times: the next five due times, or fewer if the rule ends.
+        last_at: the last due time until now; None if there was none.
         body: the body as SQS carries it.
         group: the group of each occurrence.
     """
@@ -69,6 +71,7 @@ class RecurringMessage:
     next_times: tuple[datetime, ...]
     body: str
     group: str | None = None
+    last_at: datetime | None = None
 
 
 def make(
@@ -175,6 +178,11 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
     """
     rule = _rule(recurring)
     next_times = tuple(map(utc, rule.between(now_ms + 1, TIMES_END_MS, _SHOWN)))
+    past: list[int] = []
+    back_ms = 3_600_000
+    while not past and back_ms < _MOST_BACK_MS:
+        past = list(rule.times(now_ms - back_ms, now_ms + 1))
+        back_ms *= 4
     return RecurringMessage(
         topic=recurring.topic,
         key=recurring.name,
@@ -186,7 +194,24 @@ def described(recurring: Recurring, now_ms: int) -> RecurringMessage:
         next_times=next_times,
         body=recurring.text,
         group=recurring.group,
+        last_at=utc(past[-1]) if past else None,
     )
+
+
+def send_now(
+    storage: Storage, send_checked: Callable[[list[OutgoingMessage]], object], topic: str, key: str, now_ms: int
+) -> MessageId:
+    """Sends an occurrence of a recurring message, due now. Returns its id.
+
+    Raises:
+        UnknownRecurring: no recurring message has this key.
+    """
+    known = _known(storage, topic, key)
+    if known is None:
+        raise UnknownRecurring(topic, key)
+    message = _early(known, now_ms)
+    send_checked([message])
+    return id_text(message.id)
 
 
 def _known(storage: Storage, topic: str, key: str) -> Recurring | None:

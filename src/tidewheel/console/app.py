@@ -23,13 +23,14 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from tidewheel.client.history import SentHour
 from tidewheel.client.operations.dead_letters import DeadLetter
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import utc
 from tidewheel.console import changes, live, text
 from tidewheel.console.guard import LOOPBACK, Guard
-from tidewheel.console.pages import cost, message, messages, overview, topic
-from tidewheel.console.reading import Reader, RequestMeter, reason
+from tidewheel.console.pages import cost, dead, message, messages, overview, sent, topic
+from tidewheel.console.reading import Read, Reader, RequestMeter, reason
 from tidewheel.console.results import Results
 from tidewheel.errors import TidewheelError, UnknownTopic
 from tidewheel.model.message import MessageId
@@ -56,6 +57,7 @@ class LocalService:
         move_time: moves the service's time forward by seconds.
         dead_letters: looks at the dead letters of a topic's subscription, at most n, without taking them.
         queued: looks for a message in its topic's queues. Returns subscription -> state in the queue.
+        oldest: since when a topic's oldest message can be received and is not. None: there is none.
     """
 
     requests: Mapping[str, int]
@@ -64,6 +66,7 @@ class LocalService:
     move_time: Callable[[float], object]
     dead_letters: Callable[[str, str, int], Sequence[DeadLetter]]
     queued: Callable[[str, MessageId], Mapping[str, str]]
+    oldest: Callable[[str], datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,12 @@ class Page:
 
 
 class Console:
-    """The state that all pages share."""
+    """The state that all pages share.
+
+    Attributes:
+        attention: the number of things that need attention, as last counted.
+        topic: the topic that a message was last sent to.
+    """
 
     def __init__(
         self,
@@ -92,9 +100,11 @@ class Console:
         self.client, self.may_change, self.local = client, may_change, local
         self.hide_bodies, self.who = hide_bodies, who
         self.reader, self.results = Reader(requests), Results()
+        self.attention, self.topic = 0, ""
         self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
         self._kept: OrderedDict[str, Page] = OrderedDict()
         self._made: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._sent: dict[str, tuple[float, Read[Any]]] = {}
         self._changes, self._lock = 0, threading.Lock()  # of the lines above
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
@@ -104,12 +114,24 @@ class Console:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        filters = {name: getattr(text, name) for name in ("short", "exact", "number", "size", "money", "duration")}
+        filters = {
+            name: getattr(text, name)
+            for name in ("short", "exact", "number", "size", "money", "duration", "rel", "zoned")
+        }
         self._templates.filters.update(filters, path=partial(quote, safe=""))
 
     def now(self) -> datetime:
         """Returns the service's time."""
         return utc(self.client.core.clock.now_ms())
+
+    def sent_by_hour(self, names: Sequence[str]) -> list[Read[list[SentHour]]]:
+        """Reads the numbers of sent messages of topics, which are then kept for a minute. Local ones are not kept."""
+        now_s, kept = time.monotonic(), {} if self.local else self._sent
+        old = [name for name in names if name not in kept or now_s - kept[name][0] > 60]
+        found = self.reader.read_all(partial(self.client.sent_by_hour, name) for name in old)
+        kept = kept | {name: (now_s, each) for name, each in zip(old, found, strict=True)}
+        self._sent = kept
+        return [kept[name][1] for name in names]
 
     def page(self, request: Request, screen: Screen, newest_s: float = 0.0) -> Page:
         """Returns a page. With newest_s, a page of this address that is younger will do.
@@ -154,6 +176,7 @@ class Console:
         with self._lock:
             self._changes += 1
             self._kept.clear()
+            self._sent = {}
 
     def problem(self, request: Request, heading: str, text: str) -> str:
         """Returns a page that tells why there is no other."""
@@ -177,6 +200,7 @@ class Console:
                 "path": request.url.path,
                 "result": self.results.get(request.query_params.get("result")),
                 "cost": self.reader.cost(),
+                "still": False,
                 **values,
             }
         )
@@ -188,7 +212,10 @@ _SCREENS: dict[str, Screen] = {
     "/topics/{topic}/messages": messages.screen,
     "/topics/{topic}/messages/{id}": message.screen,
     "/topics/{topic}/recurring": topic.recurring,
-    "/topics/{topic}/dead": topic.dead,
+    "/topics/{topic}/sent": sent.screen,
+    "/topics/{topic}/dead": dead.screen,
+    "/dead": dead.screen,
+    "/search": sent.search,
     "/trouble": overview.trouble,
     "/cost": cost.screen,
 }
@@ -231,6 +258,7 @@ def app(
         routes=[
             *routes,
             Route("/topics/{topic}/messages/{id}/body", partial(message.download, console)),
+            Route("/topics/{topic}/sent.jsonl", partial(sent.download, console)),
             Route("/changes", partial(_stream, console, routes)),
             *_changing(console),
             Mount("/static", StaticFiles(directory=_HERE / "static")),

@@ -21,6 +21,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from tidewheel import TooLate
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.finding import ChangedMessages, Selected
+from tidewheel.client.recurring import send_now
+from tidewheel.client.sender import Sender
 from tidewheel.console.reading import reason
 from tidewheel.console.results import Result
 from tidewheel.console.text import BODY_IN_LISTS
@@ -34,7 +36,7 @@ _FORM_BYTES = 2_000_000
 """Of a form: SQS takes a message of 1 MiB, and a form writes most characters as one byte, some as three."""
 
 _FORM_FIELDS = 2000
-LETTERS_RECEIVED = 10
+LETTERS_RECEIVED = 100
 
 _audit = logging.getLogger("tidewheel.console.audit")
 
@@ -140,8 +142,8 @@ def _outcome(console: Console, name: str, act: Action, asked: Asked) -> Result:
 def audit(console: Console, name: str, asked: Asked, result: Result) -> None:
     """Writes the audit line: person, action, time and result. Bodies and attributes are not in it."""
     named = {"topic": asked.topic or asked.value("topic"), "subscription": asked.subscription, "id": asked.id}
-    named |= {field: asked.value(field) for field in ("do", "delay", "deliver_at", "key", "q", "by", "from")}
-    named["ids"] = " ".join(asked.many.get("ids", []))
+    named |= {field: asked.value(field) for field in ("do", "delay", "deliver_at", "key", "q", "by", "from", "group")}
+    named |= {name: " ".join(asked.many.get(name, [])) for name in ("ids", "letter", "letters")}
     line = {
         "audit": name,
         "who": console.who,
@@ -177,7 +179,9 @@ def _send(console: Console, asked: Asked) -> Result:
     notes = "" if key is None else " If another message with its key waits, it is dropped."
     if console.reader.read(console.client.subscriptions, topic).value == []:
         notes += " The topic has no subscription: nobody gets it."
-    return Result(f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC.{notes} Its id is", link=link)
+    console.topic = topic
+    told = f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC. It is being taken in: for up to five"
+    return Result(f"{told} minutes, no page counts it.{notes} Its id is", link=link)
 
 
 def _purge(console: Console, asked: Asked) -> Result:
@@ -206,7 +210,27 @@ def _look(console: Console, asked: Asked) -> Result:
     found = console.client.dead_letters(asked.topic, asked.subscription, LETTERS_RECEIVED)
     short = [replace(each, body=each.body[: BODY_IN_LISTS + 1]) for each in found]
     told = f"Dead letters of {asked.subscription} that were looked at: {len(found)}."
-    return Result(told, letters={asked.subscription: short})
+    return Result(told, letters=short)
+
+
+def _settle(console: Console, asked: Asked, *, again: bool) -> Result:
+    """Redrives or deletes the letters of a group, one letter, or those that are ticked, of one or more queues."""
+    chosen: dict[tuple[str, str], dict[str, Any]] = {}
+    if group := asked.many.get("group"):
+        topic, name, cause = group[0].split("/", 2)
+        chosen[topic, name] = {"cause": cause}
+    for topic, name, id in (each.split("/") for each in asked.many.get("letter", asked.many.get("letters", []))):
+        if not group:
+            chosen.setdefault((topic, name), {"ids": []})["ids"].append(id)
+    if not chosen:
+        raise InvalidValue("letters", "", "tick at least one letter")
+    done, client = 0, console.client
+    for (topic, name), which in chosen.items():
+        if again:
+            done += client.redrive(topic, name, **which).messages
+        else:
+            done += client.delete_dead_letters(topic, name, **which)
+    return Result(f"Letters that {'went back to their queue' if again else 'were deleted'}: {done}.", good=done > 0)
 
 
 def _cancel(console: Console, asked: Asked) -> Result:
@@ -330,6 +354,13 @@ def _cancel_recurring(console: Console, asked: Asked) -> Result:
     return Result(f"{asked.value('key')} is ended. Occurrences whose slots are sealed may still come.")
 
 
+def _send_recurring(console: Console, asked: Asked) -> Result:
+    core, key = console.client.core, asked.value("key")
+    send = Sender(core, core.cache.state(asked.topic)).send_checked
+    id = send_now(core.connection.storage, send, asked.topic, key, core.clock.now_ms())
+    return Result(f"Sent {key} once, now. Its id is", link=(f"/topics/{quote(asked.topic, safe='')}/messages/{id}", id))
+
+
 ACTIONS: dict[str, tuple[str, Action]] = {
     "/send": ("send", _send),
     "/time": ("move time", _move_time),
@@ -345,4 +376,7 @@ ACTIONS: dict[str, tuple[str, Action]] = {
     "/topics/{topic}/messages/{id}/reschedule": ("reschedule", _reschedule),
     "/topics/{topic}/messages/{id}/now": ("deliver now", _now),
     "/topics/{topic}/recurring/cancel": ("cancel recurring", _cancel_recurring),
+    "/topics/{topic}/recurring/now": ("send recurring now", _send_recurring),
+    "/dead/redrive": ("redrive chosen", partial(_settle, again=True)),
+    "/dead/delete": ("delete dead letters", partial(_settle, again=False)),
 }

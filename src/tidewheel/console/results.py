@@ -23,7 +23,7 @@ class Result:
         errors: field -> advice about its value.
         typed: field -> the typed text, kept if something is wrong.
         link: an address to go on, with its text.
-        letters: subscription -> dead letters that were looked at, with the beginnings of their bodies.
+        letters: dead letters that were looked at, with the beginnings of their bodies. None: nobody looked.
     """
 
     text: str
@@ -32,7 +32,7 @@ class Result:
     typed: dict[str, str] = field(default_factory=dict)
     link: tuple[str, str] | None = None
     running: bool = False
-    letters: dict[str, list[DeadLetter]] = field(default_factory=dict)
+    letters: list[DeadLetter] | None = None
 
 
 class Results:

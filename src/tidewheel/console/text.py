@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from jinja2 import Undefined
 from markupsafe import Markup, escape
@@ -76,13 +77,25 @@ def relative(at: datetime, now: datetime) -> str:
 
 
 def moment(at: datetime | None, now: datetime, *, relation: bool = True) -> Markup:
-    """Returns a time element with its zone, and beside it the time from now, which the page's script keeps right."""
+    """Returns a time element with its zone, and beside it the time from now.
+
+    The page's script keeps the time from now right, and shows the time in the reader's own zone.
+    """
     if at is None:
         return Markup("-")
     at = at.astimezone(UTC)
     text = f"{at:%Y-%m-%d %H:%M:%S}" + (f".{at.microsecond // 1000:03d}" if at.microsecond else "") + " UTC"
     shown = Markup('<time datetime="{}">{}</time>').format(at.isoformat(timespec="milliseconds"), text)
-    if not relation:
-        return shown
+    return shown + Markup(" ") + rel(at, now) if relation else shown
+
+
+def rel(at: datetime, now: datetime) -> Markup:
+    """Returns a time from now, which the page's script keeps right."""
     at_ms = int(at.timestamp() * 1000)
-    return shown + Markup(' <span class="rel" data-at="{}">{}</span>').format(at_ms, relative(at, now))
+    return Markup('<span class="rel" data-at="{}">{}</span>').format(at_ms, relative(at, now))
+
+
+def zoned(at: datetime, zone: str) -> Markup:
+    """Returns a time element in a zone of its own, with the day of the week. The page's script leaves it."""
+    text = f"{at.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M:%S %Z}"
+    return Markup('<time class="fixed" datetime="{}">{}</time>').format(at.isoformat(timespec="milliseconds"), text)

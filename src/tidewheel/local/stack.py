@@ -186,6 +186,16 @@ class Stack(ABC):
                 found.setdefault(each.name, "dead letter")
         return found
 
+    def oldest(self, topic: str) -> dt.datetime | None:
+        """Returns since when the oldest message in the queues of a topic can be received. None: there is none.
+
+        Raises:
+            UnknownTopic: it does not exist.
+        """
+        queues = {each.queue_url for each in self.client().subscriptions(topic)}
+        waits_ms = [it.ready_at_ms for url in queues for it in self.queue(url).messages[:1]]
+        return utc(min(waits_ms)) if waits_ms else None
+
     @property
     def failures(self) -> list[Failure]:
         """All invocations of functions, and all job runs, with errors or reported failures, oldest first."""

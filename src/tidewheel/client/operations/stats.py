@@ -75,6 +75,7 @@ class SubscriptionStats:
         late_since: about when the first message was due that its queue should have and has not; None if none is late.
         late: about how many such messages there are, in plans, parks and parts, before its filter.
         queue_error: why a depth cannot be read. None: it can.
+        filter_policy: as of `set_filter`, as JSON. None: it gets all messages.
     """
 
     name: str
@@ -88,6 +89,7 @@ class SubscriptionStats:
     late_since: datetime | None
     late: int
     queue_error: str | None = None
+    filter_policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,8 @@ class TopicStats:
         oldest_slot_at: start of the first slot that any live ledger holds; earlier than next_due_at until it
             is collected.
         oldest_due_at: start of the first slot with messages that some subscription's queue does not have yet.
-        next_due_at: start of the first slot with messages that are not planned yet; None when nothing waits.
+        next_due_at: start of the first slot with messages that are not planned yet, or with an occurrence of a
+            recurring message; None when nothing waits.
         last_due_at: start of the last slot with such messages of these ledgers.
         partial: whether the topic has more ledgers than MOST_BUCKETS. Those that begin last are then counted in
             `waiting` and in `later` of both histograms only.
@@ -187,6 +190,9 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
     if partial:
         by_hour, by_day = by_hour.with_total(state.waiting), by_day.with_total(state.waiting)
     next_due = next_slot(live, state.planned)
+    coming = [] if next_due is None else [next_due]
+    if state.recurring and state.next_slot is not None and state.next_slot >= state.planned:
+        coming.append(state.next_slot)
     first_slots = [slot for slot in (left.first_slot, next_due) if slot is not None]
     errors: dict[str, str] = {}
     queues = {url: _depth(sqs, url, errors) for url in dict.fromkeys(each.queue_url for each in subscriptions)}
@@ -221,7 +227,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         ledger_bytes=sum(bucket.size_bytes for bucket in buckets),
         oldest_slot_at=_slot_at(min((bucket.first_slot for bucket in buckets), default=None), slot_ms),
         oldest_due_at=_slot_at(min(first_slots, default=None), slot_ms),
-        next_due_at=_slot_at(next_due, slot_ms),
+        next_due_at=_slot_at(min(coming, default=None), slot_ms),
         last_due_at=_slot_at(max((bucket.last_slot for bucket in live), default=None), slot_ms),
         subscriptions=tuple(shown),
         unreadable=len(unreadable),
@@ -264,6 +270,7 @@ def _subscription(
         late_since=None if late_since_ms is None else utc(late_since_ms),
         late=late,
         queue_error=error,
+        filter_policy=each.filter_policy,
     )
 
 

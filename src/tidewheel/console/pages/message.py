@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from tidewheel.client.waiting import MessageState, MessageStatus, Place
 from tidewheel.console.reading import reason
-from tidewheel.console.text import BODY_IN_DETAIL
+from tidewheel.console.text import BODY_IN_DETAIL, moment
 from tidewheel.errors import TidewheelError
 
 if TYPE_CHECKING:
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 _WAY = ("ingest queue", "waiting", "sealed", "planned", "delivering", "sent")
 """The words of docs/states.md for a message that comes in time."""
-_ENDS = (MessageState.CANCELLED, MessageState.PURGED, MessageState.EXPIRED)
+_UNDER_WAY = (Place.PLANNED, Place.DELIVERING, Place.PARKED)
+_ENDS = (
+    *(MessageState.CANCELLED, MessageState.PURGED, MessageState.EXPIRED),
+    *(MessageState.LEFT_OUT, MessageState.UNCERTAIN),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,8 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     values: dict[str, Any] = {"topic": topic, "id": id, "found": found, "status": status, "queued": queued}
     if status is not None:
         in_queue = bool(queued and queued.value)
-        values |= {"steps": life(status, in_queue), "next": next_step(status, console.now(), in_queue)}
+        values["steps"] = life(status, queued.value if queued else None)
+        values["next"] = next_step(status, console.now(), in_queue)
         values |= _body(console, status)
         values |= {"open": can_be_stopped(status), "ended": status.state in _ENDS}
     return "message.html", values
@@ -60,36 +67,44 @@ def _until(status: MessageStatus) -> str:
     return " It can be cancelled until a consumer has it." if can_be_stopped(status) else ""
 
 
-def life(status: MessageStatus, in_queue: bool = False) -> list[Step]:
-    """Returns the steps of a message's way, in the words of docs/states.md. One of them is the present.
+def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list[Step]:
+    """Returns the steps of a message's life, with its present.
 
     Args:
-        in_queue: whether a queue was seen to hold the message.
+        status: the message's status.
+        queued: subscription -> state of its copy in the queue, which only a local service's console knows.
     """
     sent_at = None if status.message is None else status.message.sent_at
-    times = {"ingest queue": sent_at, "sealed": status.seals_at, "sent": status.deliver_at}
-    if status.state is MessageState.UNKNOWN:
-        direct = [Step(word="ingest queue", past=True), Step(word="sent", at=status.deliver_at, now=True)]
-        return direct if in_queue else [Step(word="unknown", now=True)]
+    begun = [Step(word="ingest queue", at=sent_at, past=True)]
+    sent = min((each.sent_from for each in status.subscriptions if each.sent_from is not None), default=None)
+    taken = max((each.taken_at for each in status.subscriptions if each.taken_at is not None), default=None)
+    times = {"ingest queue": sent_at, "sealed": status.seals_at, "sent": sent or status.deliver_at, "taken": taken}
+    if status.state is MessageState.UNKNOWN and not queued:
+        return [Step(word="unknown", now=True)]
     if status.state in _ENDS:
-        return [
-            Step(word="ingest queue", at=sent_at, past=True),
-            Step(word="waiting", past=True),
-            Step(word=status.state, now=True),
-        ]
+        return [*begun, Step(word="waiting", past=True), Step(word=status.state, now=True)]
     present, way = str(status.state), list(_WAY)
-    places = {each.place for each in status.subscriptions if not each.delivered}
+    places = {each.place for each in status.subscriptions} & set(_UNDER_WAY)
     if places:
-        present = min(places, key=list(Place).index)
+        present = min(places, key=_UNDER_WAY.index)
         if Place.PARKED in places:
             present = "parked"
             way.insert(way.index("sent"), present)
+    elif queued or status.state is MessageState.SENT:
+        present = "sent"
+        if not status.ledger:
+            way = ["ingest queue", "sent"]
+        if status.claimable or status.claimed_by:
+            way.append("taken")
+            present = "taken" if status.claimed_by else "sent"
+        if "dead letter" in (queued or {}).values():
+            way.append(present := "dead letter")
     at = way.index(present)
     return [
         Step(
             word=word,
             at=times.get(word),
-            about=word == "sealed" or (word == "sent" and number > at),
+            about=word == "sealed" or (word == "sent" and sent is None and number > at),
             now=number == at,
             past=number < at,
         )
@@ -102,25 +117,27 @@ def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> s
     match status.state:
         case MessageState.WAITING:
             until = "a consumer has it" if status.claimable else "then"
-            return (
-                f"Its slot is sealed at about {status.seals_at:%Y-%m-%d %H:%M:%S} UTC. Then it goes to the queues, "
-                f"which release it when it is due. It can be cancelled or moved until {until}."
-            )
+            return Markup(
+                "Its slot is sealed at about {}. Then it goes to the queues, which release it when it is due. It can "
+                "be cancelled or moved until {}."
+            ).format(moment(status.seals_at, now, relation=False), until)
         case MessageState.SEALED:
             held = {each.place for each in status.subscriptions}
             if Place.PARKED in held:
                 return (
                     "It is parked: a subscription is paused, or its queue does not take messages. Trouble tells more."
                 )
-            if any(each.state == "PAUSED" and not each.delivered for each in status.subscriptions):
+            if any(each.state == "PAUSED" and each.place in _UNDER_WAY for each in status.subscriptions):
                 return "A subscription is paused. It gets the message when it is resumed."
             return f"Its slot is sealed: it is on its way to the queues, within seconds.{_until(status)}"
-        case MessageState.SENT if not status.subscriptions:
-            return "When its slot was planned, no subscription took it: nobody got it."
+        case MessageState.LEFT_OUT:
+            return "No subscription gets it: their filters leave it out, or the topic had none when it was planned."
+        case MessageState.UNCERTAIN:
+            return "Nothing tells for certain whether it was sent. Below is why."
         case MessageState.SENT:
             if status.deliver_at > now:
-                due = f"{status.deliver_at:%Y-%m-%d %H:%M:%S} UTC"
-                return f"Each queue has it, and releases it at {due}.{_until(status)}"
+                due = moment(status.deliver_at, now, relation=False)
+                return Markup("Each queue has it, and releases it at {}.{}").format(due, _until(status))
             return f"Each queue has it, or had it. The rest is up to the consumers.{_until(status)}"
         case MessageState.CANCELLED:
             return (

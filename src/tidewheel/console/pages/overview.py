@@ -1,4 +1,4 @@
-"""The first screen, with the waiting messages of all topics, and the findings of `health`."""
+"""The first screen: what needs attention, what was sent and is due, and the topics; and the findings of `health`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
+from tidewheel.client.operations.health import Problem
 from tidewheel.console import wheel
 
 if TYPE_CHECKING:
@@ -18,50 +19,60 @@ TOPICS = 20
 
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
-    """Reads the topics' names, and the stats of those in view."""
+    """Reads the topics' names, and the stats of those in view, with what was sent."""
     topics = console.reader.read(console.client.topics)
     names = sorted(each.name for each in topics.value or ())
     after = request.query_params.get("after", "")
     behind = [name for name in names if name > after]
     shown = behind[:TOPICS]
     stats = console.reader.read_all(partial(console.client.stats, name) for name in shown)
+    sent = console.sent_by_hour(shown)
     found = [each.value for each in stats if each.value is not None]
     waiting = {each.name: None if each.problem else each.waiting for each in topics.value or ()}
+    local = console.local
+    alerts = [alert for each in found for alert in attention(each)]
+    console.attention = sum(level != "paused" for level, *_ in alerts)
     return "overview.html", {
         "topics": topics,
         "names": names,
-        "rows": list(zip(shown, stats, strict=True)),
+        "rows": list(zip(shown, stats, sent, strict=True)),
+        "oldest": {} if local is None else {name: local.oldest(name) for name in shown},
         "estimates": waiting,
         "later": shown[-1] if len(behind) > TOPICS else None,
-        "wheel": picture(console, found),
-        "late": [(each.topic, it) for each in found for it in each.subscriptions if it.late_since is not None],
-        "paused": [(each.topic, it) for each in found for it in each.subscriptions if it.state == "PAUSED"],
-        "dead": sum(each.dead for each in found),
-        "damaged": sum(each.damaged + each.unreadable for each in found),
+        "hours": wheel.hours([each.value for each in sent if each.value], [each.by_hour for each in found]),
+        "alerts": alerts,
     }
+
+
+def attention(stats: TopicStats) -> list[tuple[str, str, str, str, Any]]:
+    """Returns what needs attention in a topic, as level, address below the topic, place, words and since when."""
+    found: list[tuple[str, str, str, str, Any]] = []
+    for each in stats.subscriptions:
+        where = f"{stats.topic}/{each.name}"
+        if each.state == "PAUSED":
+            words = f"is paused. Due messages that wait for it: about {each.late:,}"
+            found.append(("paused", "", where, words, each.late_since))
+        elif each.state == "BROKEN":
+            words = f"is broken: its queue is gone or refuses messages, and {each.parked:,} are parked"
+            found.append(("bad", "", where, words, each.late_since))
+        elif each.late_since is not None:
+            words = f"is late: its queue should have about {each.late:,} messages more"
+            found.append(("bad", "", where, words, each.late_since))
+        if each.queue_error is not None and each.state != "BROKEN":
+            found.append(("bad", "", where, "has a queue that cannot be read", None))
+        if each.dead:
+            found.append(("bad", "/dead", where, f"has {each.dead:,} dead letters", None))
+    if not stats.subscriptions and stats.waiting:
+        words = f"has no subscription: nobody gets the messages that wait, about {stats.waiting:,}"
+        found.append(("bad", "", stats.topic, words, None))
+    if lost := stats.damaged + stats.unreadable:
+        found.append(("bad", "", stats.topic, f"has {lost:,} parts of ledgers or items that cannot be read", None))
+    return found
 
 
 def trouble(console: Console, _: Request) -> tuple[str, dict[str, Any]]:
     """Reads the findings of `health`, with their remedies."""
-    return "trouble.html", {"findings": console.reader.read(console.client.health)}
-
-
-def picture(console: Console, found: list[TopicStats]) -> dict[str, Any] | None:
-    """Returns the values of the wheel's template, for the stats of some topics."""
-    if not found:
-        return None
-    now = console.now()
-    together = wheel.together([each.by_due for each in found])
-    due = min((each.next_due_at for each in found if each.next_due_at is not None), default=None)
-    sealed = max(each.marks.sealed_until for each in found)
-    lookahead_s = max(0.0, (sealed - now).total_seconds())
-    return {
-        "bars": wheel.bars(together, now),
-        "lookahead_s": lookahead_s,
-        "lookahead_x": wheel.place(lookahead_s, together),
-        "next_at": due,
-        "next_x": None if due is None else wheel.place((due - now).total_seconds(), together),
-        "in_queues": sum(each.in_flight for each in found),
-        "sealed": sum(each.sealed for each in found),
-        "topic": found[0].topic if len(found) == 1 else None,
-    }
+    findings = console.reader.read(console.client.health)
+    if findings.value is not None:
+        console.attention = sum(each.problem is not Problem.PAUSED for each in findings.value)
+    return "trouble.html", {"findings": findings}

@@ -1,60 +1,58 @@
-"""One topic: its wheel, subscriptions, slots and ledgers; its recurring messages; its dead letters."""
+"""One topic: what is next, its subscriptions and wheel, its ledgers; its recurring messages."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from tidewheel.console.pages.overview import picture
-from tidewheel.console.reading import Read
+from tidewheel.client.operations.stats import TopicStats
+from tidewheel.console import wheel
 
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
 
 LEDGERS = 20
-LETTERS = 50
+SHOWN = 6
+"""Upcoming messages."""
 
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
-    """Reads the topic's stats, its subscriptions' filters, and its nearest ledgers."""
+    """Reads the topic's stats, the next messages, and its nearest ledgers if they are asked for."""
     name, client = request.path_params["topic"], console.client
-    after = request.query_params.get("after") or None
-    # One after the other: the first tells the client of the topic, and the others need not ask again.
+    after, folded = request.query_params.get("after") or None, "ledgers" not in request.query_params
+    # The first read tells the client of the topic, and the others need not ask again.
     stats = console.reader.read(client.stats, name)
-    subscriptions = console.reader.read(client.subscriptions, name)
-    ledgers = console.reader.read(client.ledgers, name, LEDGERS, after=after)
+    upcoming = console.reader.read(client.peek, name, SHOWN)
+    ledgers = None if folded else console.reader.read(client.ledgers, name, LEDGERS, after=after)
     return "topic.html", {
         "topic": name,
         "stats": stats,
-        "filters": {each.name: each.filter_policy for each in subscriptions.value or ()},
+        "upcoming": upcoming,
         "ledgers": ledgers,
-        "later": ledgers.value[-1].after if ledgers.value and len(ledgers.value) == LEDGERS else None,
-        "wheel": None if stats.value is None else picture(console, [stats.value]),
+        "later": ledgers.value[-1].after if ledgers and ledgers.value and len(ledgers.value) == LEDGERS else None,
+        "wheel": None if stats.value is None else picture(console, stats.value),
+    }
+
+
+def picture(console: Console, stats: TopicStats) -> dict[str, Any]:
+    """Returns the values of the wheel's template."""
+    now = console.now()
+    lookahead_s = max(0.0, (stats.marks.sealed_until - now).total_seconds())
+    due = stats.next_due_at
+    return {
+        "bars": wheel.bars(stats.by_due, now),
+        "lookahead_s": lookahead_s,
+        "lookahead_x": wheel.place(lookahead_s, stats.by_due),
+        "next_at": due,
+        "next_x": None if due is None else wheel.place((due - now).total_seconds(), stats.by_due),
+        "in_queues": stats.in_flight,
+        "sealed": stats.sealed,
     }
 
 
 def recurring(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
-    """Reads the rules of the recurring messages, with their next times."""
+    """Reads the rules of the recurring messages, with their next times, and their last."""
     topic = request.path_params["topic"]
-    return "recurring.html", {"topic": topic, "found": console.reader.read(console.client.recurring, topic)}
-
-
-def dead(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
-    """Reads the counts, and the letters where this takes none. Shows those of the look that led here.
-
-    SQS shows a message only to who receives it. So a deployed stack's letters are counted, and looked at on demand. A
-    local service's queues can be looked into.
-    """
-    topic = request.path_params["topic"]
-    result = console.results.get(request.query_params.get("result"))
-    stats = console.reader.read(console.client.stats, topic)
-    names = [each.name for each in stats.value.subscriptions if each.dead] if stats.value else []
-    letters: dict[str, Read[Any]] = {}
-    if console.local is not None:
-        reads = console.reader.read_all(partial(console.local.dead_letters, topic, name, LETTERS) for name in names)
-        letters = dict(zip(names, reads, strict=True))
-    elif result is not None:
-        letters = {name: Read(found) for name, found in result.letters.items()}
-    return "dead.html", {"topic": topic, "stats": stats, "letters": letters}
+    found = console.reader.read(console.client.recurring, topic)
+    return "recurring.html", {"topic": topic, "found": found}

@@ -1,4 +1,5 @@
-// Keeps times relative to now right, tells whether the page is live, and ticks all boxes. Pages work without it.
+// Keeps times right, in the reader's zone, tells whether the page is live, ticks all boxes, asks before what many feel,
+// and copies commands. Pages work without it.
 "use strict";
 const units = [[31536000, "y"], [86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 let told = "";
@@ -58,4 +59,51 @@ document.addEventListener("htmx:after:swap", () => {
     if (details) details.open = open;
   }
 });
+// Times are UTC as they come.
+const utc = document.getElementById("utc");
+const zoned = {year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  hourCycle: "h23", timeZoneName: "short"};
+function local() {
+  for (const each of document.querySelectorAll("time:not(.fixed)")) {
+    each.title ||= each.textContent;
+    if (utc.checked) {
+      each.textContent = each.title;
+      continue;
+    }
+    const parts = {};
+    for (const part of new Intl.DateTimeFormat("en-GB", zoned).formatToParts(new Date(each.dateTime))) {
+      parts[part.type] = part.value;
+    }
+    each.textContent = parts.year + "-" + parts.month + "-" + parts.day + " " + parts.hour + ":" + parts.minute + ":" +
+      parts.second + " " + parts.timeZoneName;
+  }
+}
+try { utc.checked = localStorage.getItem("utc") === "1"; } catch { /* the browser keeps nothing */ }
+utc.parentElement.hidden = false;
+utc.addEventListener("change", () => {
+  try { localStorage.setItem("utc", utc.checked ? "1" : "0"); } catch { /* for this page only */ }
+  local();
+});
+
+document.addEventListener("submit", (event) => {
+  const ask = event.submitter?.dataset.ask || event.target.dataset.ask;
+  if (ask && !confirm(ask)) event.preventDefault();
+});
+
+function arrange() {
+  local();
+  document.getElementById("badge").textContent = document.getElementById("attention").value;
+  for (const each of document.querySelectorAll("code.copy")) {
+    if (each.nextElementSibling?.className === "copied") continue;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copied";
+    button.textContent = "Copy";
+    button.addEventListener("click", () => navigator.clipboard.writeText(each.textContent).then(
+      () => { button.textContent = "Copied"; }));
+    each.after(button);
+  }
+}
+document.addEventListener("htmx:after:swap", arrange);
+arrange();
 setInterval(tick, 1000);
