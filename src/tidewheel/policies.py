@@ -167,8 +167,8 @@ def sender_statements(
     ledgers = at.object_arn(f"{topic_prefix(LEDGERS, topic)}*")
     large = "large_bodies" in wanted
     if looks:
-        bodies = _large_bodies(at, topic)
-        statements.append(_allow(["s3:GetObject"], [ledgers, bodies] if large else [ledgers]))
+        read = [ledgers, at.object_arn(f"{topic_prefix(PLANS, topic)}*")]  # and what a plan has in objects of its own
+        statements.append(_allow(["s3:GetObject"], [*read, *[_large_bodies(at, topic)] * large]))
     if large:
         statements.append(_creating_bodies(at, topic))
     sends = bool(wanted & {"send", "plain", "reschedule"})

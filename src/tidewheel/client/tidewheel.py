@@ -626,7 +626,8 @@ class Tidewheel:
     def ledgers(self, topic: str, n: int = 20, *, after: str | None = None) -> list[LedgerInfo]:
         """Lists a topic's ledgers in the order of their first slots, from metadata, in two requests.
 
-        A ledger whose item cannot be read is left out, see `damaged`.
+        Ledgers of which all messages are planned are left out, after an hour or two, and those whose item cannot be
+        read, see `damaged`.
 
         Args:
             topic: the topic.

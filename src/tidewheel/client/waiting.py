@@ -71,6 +71,12 @@ class MessageState(StrEnum):
     """No ledger holds the message: it was never sent, is still in an ingest queue, was sent direct, or is collected."""
 
 
+_MEANINGS = {
+    MessageState.LEFT_OUT: "Each subscription leaves it out, or the topic has none.",
+    MessageState.UNCERTAIN: "Its deliveries are done, and nothing tells whether they sent it.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingMessage:
     """A message from a ledger.
@@ -262,7 +268,7 @@ def _explanation(
         direct = "It went to the queues without a ledger, so nothing tells of consumers that do not claim. "
         return RETRIES if found is not None else direct + RETRIES
     if message_state is not MessageState.UNKNOWN:
-        return None
+        return _MEANINGS.get(message_state)
     if has_come:
         kept = f"{state.settings.retention_ms / DAY_MS:g} days (retention_days)"
         return (
