@@ -47,8 +47,8 @@ def run(calls: str | None, *, after: bool = False) -> Run:
     done = Run()
     stack = RecordedTidewheel(wrap=done.faults)
     client = stack.client()
-    client.create_topic("orders")
-    client.create_topic("parts", inline_rows=1, part_rows=2)
+    client.create_topic("orders", retention_days=0)
+    client.create_topic("parts", inline_rows=1, part_rows=2, retention_days=0)
     for topic in TOPICS:
         for name in READERS:
             client.create_subscription(topic, name)
@@ -84,11 +84,14 @@ EVERY = [
     "buckets.in_order",
     "deliveries.all",
     "deliveries.delete",
+    "deliveries.finish",
     "deliveries.lease_part",
     "deliveries.part_done",
     "keys.claim",
     "keys.move",
     "keys.not_in_ledgers",
+    "merges.last_trash",
+    "merges.put_trash",
     "merges.trash",
     "objects.delete",
     "objects.get_range",

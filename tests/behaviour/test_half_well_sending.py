@@ -153,7 +153,7 @@ def test_a_table_that_refuses_every_second_mark_of_what_was_sent_makes_no_copies
 ) -> None:
     world = sending("billing", "audit", inline_rows=20, part_rows=20)
     numbers = count()
-    for name in ("deliveries.part_done", "deliveries.delete") if marks == "deliveries.*" else (marks,):
+    for name in ("deliveries.part_done", "deliveries.finish") if marks == "deliveries.*" else (marks,):
         world.faults.refuse(name, applies=lambda *_, **__: next(numbers) % 2 == 0)
     if marks == "parks.delete":
         world.throttle("billing", half_of_the_messages)
