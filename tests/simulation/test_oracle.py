@@ -11,6 +11,7 @@ import pytest
 from tests.simulation.modes import MODES
 from tests.simulation.runs import one_run
 from tests.simulation.service import Simulation
+from tidewheel.client.outcome import Known, Outcome, Place
 from tidewheel.flows.delivery import commit, deliver, drain, due_rows, planning, sending
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.maintenance import collect, payloads
@@ -178,7 +179,12 @@ def expired(patch: Patch) -> None:
         patch.setattr(flow, "without_expired", lambda rows, _: rows)
 
 
+def believed(patch: Patch) -> None:
+    patch.setattr(Known, "_outcome", lambda *_: Outcome(Place.SENT))
+
+
 _SOON: dict[Plant, int] = {
+    believed: 5,
     bodies: 9,
     cancelled: 4,
     collected_early: 1,
@@ -226,6 +232,7 @@ _SOON: dict[Plant, int] = {
         (bodies, "calm", "without its body"),
         (expired, "late", "long after it had expired"),
         (sent_again, "half_well", "times"),
+        (believed, "faults", "was called sent"),
     ],
 )
 def test_a_service_that_breaks_a_promise_is_found_out(

@@ -15,7 +15,7 @@ from tidewheel.ledger.bucket import Bucket
 from tidewheel.ledger.slots import Weight
 from tidewheel.ledger.writer import join_weights
 from tidewheel.model.message import MessageId
-from tidewheel.model.settings import TopicSettings
+from tidewheel.model.settings import DAY_MS, TopicSettings
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import Purge, TopicState, new_topic_state
 
@@ -57,6 +57,12 @@ def test_the_bytes_below_collected_until_are_dead_by_their_weights() -> None:
 def test_without_weights_the_bytes_are_spread_over_the_slots() -> None:
     assert dead_share(a_bucket(1, slots=range(-75, 25))) == pytest.approx(0.75)
     assert dead_share(a_bucket(1, slots=range(-96, 32), shift=5)) == pytest.approx(0.75, abs=0.2)
+
+
+def test_ledgers_are_kept_for_a_week_unless_bytes_must_go() -> None:
+    for strict, default in ((0, 7), (1, 0)):
+        kept = [TopicSettings(retention_days=each, strict_erasure=strict).retention_ms for each in (None, 30)]
+        assert kept == [default * DAY_MS, 30 * DAY_MS]
 
 
 def test_what_retention_or_a_pause_holds_back_is_alive() -> None:

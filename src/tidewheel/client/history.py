@@ -55,11 +55,7 @@ class SentMessage:
 
 
 class History(Iterator[SentMessage]):
-    """The messages that `Tidewheel.history` finds, read as they are asked for.
-
-    Attributes:
-        complete: once there are no more: whether it looked as far back as asked, or as ledgers are kept.
-    """
+    """The messages that `Tidewheel.history` finds, read as they are asked for. Also an asynchronous iterator."""
 
     def __init__(self, look: Passed, found: Iterator[SentMessage], kept_from_ms: int) -> None:
         self._look, self._found, self._kept_from_ms = look, found, kept_from_ms
