@@ -133,6 +133,8 @@ CALLS: dict[str, Callable[[World], object]] = {
     "stats": lambda world: world.tw.stats("orders"),
     "get": lambda world: world.tw.get("orders", world.message_id),
     "peek": lambda world: world.tw.peek("orders"),
+    "history": lambda world: list(world.tw.history("orders")),
+    "sent_by_hour": lambda world: world.tw.sent_by_hour("orders"),
     "ledgers": lambda world: world.tw.ledgers("orders"),
     "read_body": lambda world: world.tw.read_body(WAITING),
     "create_topic": lambda world: world.tw.create_topic("new"),
