@@ -14,7 +14,7 @@ from tidewheel.errors import RetentionExpired
 def test_dead_letters_go_back_to_the_queue_that_they_came_from(topic: Topic) -> None:
     sent = topic.send("poison", attributes={"kind": "a"})
     topic.advance(seconds=1)
-    for _ in range(6):
+    for _ in range(11):
         topic.client.receive(topic.name, "billing")
         topic.advance(seconds=61)
     assert topic.client.stats(topic.name).dead == 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -188,22 +189,17 @@ def grouped(letters: Iterable[DeadLetter]) -> list[list[DeadLetter]]:
 
 def dead_letters(connection: Connection, of: SubscriptionState, count: int) -> list[DeadLetter]:
     """Looks into the dead-letter queue of a subscription. See `Tidewheel.dead_letters`."""
-    sqs, policy = connection.sqs, redrive_policy(connection.sqs, of.queue_url, NO_DEAD_LETTERS)
+    policy = redrive_policy(connection.sqs, of.queue_url, NO_DEAD_LETTERS)
     dead_url = dead_letter_url_of(of.queue_url, policy)
-    taken: list[MessageTypeDef] = []
     found: list[DeadLetter] = []
-    with naming_missing(sqs, dead_url):
+
+    def look(raw: MessageTypeDef) -> None:
         try:
-            for batch in received(connection, dead_url, count):
-                taken += batch
-            for raw in taken:
-                try:
-                    found.append(dead_letter_of(raw, of, policy))
-                except InvalidValue as error:
-                    _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], dead_url, error)
-        finally:
-            with suppress(*AWS_ERRORS):  # they come back after _HIDDEN_S
-                show(connection, dead_url, [each["ReceiptHandle"] for each in taken])
+            found.append(dead_letter_of(raw, of, policy))
+        except InvalidValue as error:
+            _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], dead_url, error)
+
+    drained(connection, dead_url, look, most=count)
     return sorted(found, key=lambda each: each.dead_at, reverse=True)
 
 
@@ -241,32 +237,65 @@ def settle(
     """
     if (ids is None) == (cause is None) or isinstance(ids, str):
         raise InvalidValue("ids", ids, "give a list of ids, or a cause")
-    sqs, url, wanted = connection.sqs, of.queue_url, None if ids is None else set(ids)
+    sqs, url, wanted = connection.sqs, of.queue_url, set(ids or ())
     policy = redrive_policy(sqs, url, NO_DEAD_LETTERS)
-    dead_url, done, stay = dead_letter_url_of(url, policy), 0, list[str]()
+
+    def one(raw: MessageTypeDef) -> str | None:
+        with suppress(InvalidValue):  # not delivered by Tidewheel
+            letter = dead_letter_of(raw, of, policy)
+            if letter.id in wanted or letter.cause == cause:
+                wanted.discard(letter.id)
+                if again:
+                    _send_again(sqs, url, raw)
+                return url
+        return None
+
     with unless_stays(url, f"all dead letters that were not {'moved' if again else 'deleted'} before stay"):
+        done = drained(
+            connection, dead_letter_url_of(url, policy), one, spare=MOST_LETTERS, ends=lambda: ids and not wanted
+        )
+    arn = str(json.loads(policy)["deadLetterTargetArn"])
+    return RedriveResult(queue_url=url, dead_letter_arn=arn, messages=done.total(), task=None)
+
+
+def drained(
+    connection: Connection,
+    url: str,
+    settle: Callable[[MessageTypeDef], str | None],
+    *,
+    most: int | None = None,
+    spare: int = 0,
+    ends: Callable[[], object] = bool,
+) -> Counter[str]:
+    """Receives the messages of a queue, and deletes those that `settle` is done with. Shows all others again.
+
+    Args:
+        settle: returns None for a message that stays.
+        most: how many are received at most. None: as many as SQS counts now, and spare ones, since its count is
+            approximate.
+        ends: whether no more are to be received.
+
+    Returns:
+        The deleted messages, counted by the result of `settle`.
+    """
+    sqs, stay = connection.sqs, list[str]()
+    done: Counter[str] = Counter()
+    with naming_missing(sqs, url):
+        most = depth(sqs, url) + spare if most is None else most
         try:
-            with naming_missing(sqs, dead_url):
-                most = depth(sqs, dead_url) + _BATCH
-            for batch in received(connection, dead_url, most):
+            for batch in received(connection, url, most):
                 stay += (each["ReceiptHandle"] for each in batch)
                 for raw in batch:
-                    with suppress(InvalidValue):  # not delivered by Tidewheel
-                        letter = dead_letter_of(raw, of, policy)
-                        if letter.cause == cause if wanted is None else letter.id in wanted:
-                            if again:
-                                _send_again(sqs, url, raw)
-                            stay.remove(raw["ReceiptHandle"])
-                            sqs.delete_message(QueueUrl=dead_url, ReceiptHandle=raw["ReceiptHandle"])
-                            done += 1
-                            wanted = None if wanted is None else wanted - {letter.id}
-                if wanted is not None and not wanted:
+                    if (to := settle(raw)) is not None:
+                        stay.remove(raw["ReceiptHandle"])
+                        sqs.delete_message(QueueUrl=url, ReceiptHandle=raw["ReceiptHandle"])
+                        done[to] += 1
+                if ends():
                     break
         finally:
-            with suppress(*AWS_ERRORS):
-                show(connection, dead_url, stay)
-    arn = str(json.loads(policy)["deadLetterTargetArn"])
-    return RedriveResult(queue_url=url, dead_letter_arn=arn, messages=done, task=None)
+            with suppress(*AWS_ERRORS):  # they come back after _HIDDEN_S
+                show(connection, url, stay)
+    return done
 
 
 def _send_again(sqs: SQSClient, queue_url: str, raw: MessageTypeDef) -> None:

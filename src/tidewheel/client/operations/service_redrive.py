@@ -10,23 +10,13 @@ What can still not be read stays in its queue.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.client.connection import Connection
-from tidewheel.client.operations.dead_letters import (
-    RedriveResult,
-    attributes_of,
-    depth,
-    naming_missing,
-    received,
-    show,
-    unless_stays,
-)
+from tidewheel.client.operations.dead_letters import RedriveResult, attributes_of, drained, unless_stays
 from tidewheel.client.operations.subscription_queues import dead_letter_url_of
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import BadMessage, WrongQueue
@@ -69,13 +59,11 @@ class RefusedMessage:
 def refused_messages(connection: Connection, most: int) -> list[RefusedMessage]:
     """Reads the queue of refused messages, and takes nothing from it. SQS's order is approximate."""
     found: dict[str, RefusedMessage] = {}
-    url, handles = connection.settings.refused_queue_url, list[str]()
-    try:
-        for raw in chain.from_iterable(received(connection, url, most)):
-            handles.append(raw["ReceiptHandle"])
-            found[raw["MessageId"]] = _shown(raw)
-    finally:
-        show(connection, url, handles)
+
+    def look(raw: MessageTypeDef) -> None:
+        found[raw["MessageId"]] = _shown(raw)
+
+    drained(connection, connection.settings.refused_queue_url, look, most=most)
     return list(found.values())
 
 
@@ -135,33 +123,15 @@ class _Again:
         def send(raw: MessageTypeDef) -> str | None:
             return self._send(queue_url, QueuedMessage.of_received(raw, queue_arn))
 
-        moved = self._drained(dead_letter_url_of(queue_url, found["RedrivePolicy"]), send)
+        # A message that is refused again meanwhile is behind the first ones.
+        moved = drained(self.connection, dead_letter_url_of(queue_url, found["RedrivePolicy"]), send)
         return RedriveResult(queue_url=queue_url, dead_letter_arn=dead_arn, messages=moved.total(), task=None)
 
     def refused(self) -> list[RedriveResult]:
         url = self.connection.settings.refused_queue_url
         arn = attributes_of(self.connection.sqs, url, "QueueArn")["QueueArn"]
-        moved = self._drained(url, self._send_refused)
+        moved = drained(self.connection, url, self._send_refused)
         return [RedriveResult(queue_url=to, dead_letter_arn=arn, messages=n, task=None) for to, n in moved.items()]
-
-    def _drained(self, from_url: str, send: Callable[[MessageTypeDef], str | None]) -> Counter[str]:
-        """Sends messages of a queue again. Returns the number for each queue's URL."""
-        moved: Counter[str] = Counter()
-        stay: list[str] = []
-        try:
-            # A message that is refused again meanwhile is behind the first ones.
-            with naming_missing(self.connection.sqs, from_url):
-                messages = depth(self.connection.sqs, from_url)
-            for raw in chain.from_iterable(received(self.connection, from_url, messages)):
-                to = send(raw)
-                if to is None:
-                    stay.append(raw["ReceiptHandle"])
-                else:
-                    self.connection.sqs.delete_message(QueueUrl=from_url, ReceiptHandle=raw["ReceiptHandle"])
-                    moved[to] += 1
-        finally:
-            show(self.connection, from_url, stay)
-        return moved
 
     def _send_refused(self, raw: MessageTypeDef) -> str | None:
         """Sends a refused message to its queue. Returns the queue's URL, or None for a message that stays."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from tidewheel.client.waiting import MessageState, MessageStatus, WaitingMessage
 from tidewheel.console.changes import time_of
 from tidewheel.console.reading import Read
 from tidewheel.errors import InvalidValue
-from tidewheel.model.message import Encoding
 
 if TYPE_CHECKING:
     from tidewheel.client.tidewheel import Tidewheel
@@ -23,18 +21,6 @@ if TYPE_CHECKING:
 
 A_PAGE = 50
 BY = {"id": "id", "key": "key", "prefix": "key prefix"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A message of the list. body is None if no ledger was read, or S3 holds the body. note says more of the body."""
-
-    id: str
-    deliver_at: datetime
-    key: str | None
-    body: str | None = None
-    note: str = ""
-    state: str = ""
 
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
@@ -56,7 +42,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         except InvalidValue as error:
             errors["from" if error.field in ("first", "after") and not after else "q"] = error.advice
     rows = [_row(each) for each in found.value or ()]
-    if q and by == "id" and rows and not rows[0].state:
+    if q and by == "id" and rows and not rows[0][1]:
         errors["q"] = "no ledger holds a message with this id: its page tells why"
     return "messages.html", {
         "topic": topic,
@@ -85,21 +71,15 @@ def _find(
     return list(islice(matched, A_PAGE + 1))
 
 
-def _row(found: WaitingMessage | MatchedMessage | MessageStatus) -> Row:
-    message = found if isinstance(found, WaitingMessage) else found.message
+def _row(found: WaitingMessage | MatchedMessage | MessageStatus) -> tuple[Any, str]:
+    """Returns what is known of a message, at least id and due time, and its state if it is known to be another."""
     state = str(found.state) if isinstance(found, MessageStatus) and found.state is not MessageState.UNKNOWN else ""
-    if message is None:
-        key = found.key if isinstance(found, MatchedMessage) else None
-        return Row(id=found.id, deliver_at=found.deliver_at, key=key, note="on its page", state=state)
-    row = Row(id=message.id, deliver_at=message.deliver_at, key=message.key, body=message.body, state=state)
-    if message.payload is not None:
-        return replace(row, body=None, note="in S3")
-    return replace(row, note="base64") if message.encoding is Encoding.BYTES else row
+    return found if isinstance(found, WaitingMessage) else found.message or found, state
 
 
-def _later(by: str, q: str, rows: list[Row]) -> str | None:
+def _later(by: str, q: str, rows: list[tuple[Any, str]]) -> str | None:
     """Returns the parameter `after` of the next page."""
     if len(rows) <= A_PAGE:
         return None
-    last = rows[A_PAGE - 1]
-    return (last.key or last.id) if q and by != "id" else last.id
+    last, _ = rows[A_PAGE - 1]
+    return str((last.key or last.id) if q and by != "id" else last.id)
