@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tidewheel import (
     Backoff,
@@ -22,6 +24,7 @@ from tidewheel import (
     UnknownSubscription,
     Worker,
 )
+from tidewheel.client.worker import serving
 from tidewheel.local import MemoryTidewheel
 
 
@@ -102,6 +105,37 @@ def test_drain_raises_the_functions_error_after_what_became_of_the_message() -> 
         assert len(shop.reasons("orders", "bill")) == dead
         shop.stack.advance(minutes=1)
     assert shop.stack.drain(shop.worker, until="1h")["orders/bill"].failed == 1
+
+
+def test_a_worker_drains_the_stack_that_asks_and_no_other() -> None:
+    worker, seen = Worker(), list[str]()
+
+    @worker.handles("orders/bill")
+    def bill(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+
+    for body in "ab":
+        shop = Shop("orders/bill")
+        shop.send("orders", body)
+        assert shop.stack.drain(worker, until="1h")["orders/bill"].handled == 1
+    assert seen == ["a", "b"]
+
+
+@pytest.mark.parametrize("retry", [Backoff(base="30s"), None])
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_a_functions_own_cancelled_future_is_an_error_as_any_other(kind: str, retry: Backoff | None) -> None:
+    shop = Shop("orders/bill")
+
+    def bill(message: ReceivedMessage) -> None:
+        raise asyncio.CancelledError
+
+    async def bill_async(message: ReceivedMessage) -> None:
+        bill(message)
+
+    shop.worker.handles("orders/bill", max_attempts=2, retry=retry)(bill if kind == "plain" else bill_async)
+    shop.send("orders", "x")
+    shop.stack.drain(shop.worker, until="1h", errors="count")
+    assert shop.reasons("orders", "bill") == ["RuntimeError: it awaited something that was cancelled"]
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
@@ -221,8 +255,6 @@ def test_a_busy_subscription_waits_neither_for_one_that_sleeps_nor_for_an_empty_
 def test_a_subscription_that_is_refused_later_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from tidewheel.client.worker import serving
-
     monkeypatch.setattr(serving, "REFUSED_S", 0.05)
     monkeypatch.setattr(serving, "_FIRST_PAUSE_S", 0.01)
     shop, done = Shop("a/gone", "b/busy"), list[str]()
@@ -246,6 +278,29 @@ def test_a_subscription_that_is_refused_later_does_not_stop_the_others(
         shop.worker.stop()
 
 
+def test_a_worker_that_may_not_keep_messages_invisible_still_acknowledges_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_FIRST_PAUSE_S", 0.01)
+    shop, refused = Shop("orders/bill"), threading.Event()
+    denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ChangeMessageVisibility")
+
+    def hide(**_: object) -> None:
+        refused.set()
+        raise denied
+
+    monkeypatch.setattr(shop.stack.sqs, "change_message_visibility_batch", hide)
+    short(shop, 10, VisibilityTimeout="1")
+
+    @shop.worker.handles("orders/bill")
+    def bill(message: ReceivedMessage) -> None:
+        refused.wait(60)
+
+    sent = shop.tw.send("orders", "x").id
+    shop.stack.advance(seconds=1)
+    shop.worker.start()
+    until(lambda: not shop.stack.queued("orders", sent))
+    shop.worker.stop()
+
+
 # ---- what it refuses at the start
 
 
@@ -257,10 +312,10 @@ async def around(message: ReceivedMessage) -> AsyncIterator[None]:
     yield
 
 
-def short(shop: Shop, receives: int) -> None:
+def short(shop: Shop, receives: int, **attributes: str) -> None:
     [url] = [each.queue_url for each in shop.tw.subscriptions("orders")]
     redrive = {"deadLetterTargetArn": shop.stack.queue(f"{url}-dead").arn, "maxReceiveCount": receives}
-    shop.stack.sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(redrive)})
+    shop.stack.sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": json.dumps(redrive), **attributes})
 
 
 @pytest.mark.parametrize(
@@ -328,3 +383,6 @@ def test_a_lambda_function_of_two_queues_fails_only_what_fails() -> None:
     answer = shop.worker.lambda_handler({"Records": records})
     assert answer == {"batchItemFailures": [{"itemIdentifier": records[0]["messageId"]}]}
     assert seen == ["b"]
+    shop.tw.delete_subscription("a", "x")
+    shop.stack.advance(minutes=10)
+    assert shop.worker.lambda_handler({"Records": records[1:]}) == {"batchItemFailures": []}

@@ -60,9 +60,10 @@ def test_where_calls_are_slow_a_receive_asks_for_what_can_begin_within_five_seco
 
 def test_nothing_is_received_while_a_claim_gets_no_answer_or_nothing_can_be_acknowledged() -> None:
     held = holding(at_once=50)
-    held.waits = 1
+    take(held, 1)
+    held.waits.add(waiting := begun(held))
     assert held.room() == 0
-    held.waits = 0
+    held.waits.remove(waiting)
     for _ in range(101):
         take(held, 1)
         held.end(begun(held), 0.01, done=True)

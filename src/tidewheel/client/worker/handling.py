@@ -9,6 +9,7 @@ an error, with retry=None, and receives are left  --> comes again after its queu
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,13 +29,14 @@ from tidewheel.model.untrusted import check_whole
 
 T = TypeVar("T")
 Around = Callable[[ReceivedMessage], Any]
-Blocking = Callable[[Callable[[], object]], Awaitable[object]]
+Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Awaits a function that waits for AWS, without blocking the event loop."""
 
 _MOST_AT_ONCE = 50
 _MOST_TIMEOUT_MS = 11 * 3_600_000
 """SQS hides a message for 12 hours at most."""
 _UNAWAITED = "its function returned work that nobody does; give a function that returns None, or `async def`"
+_CANCELLED = "it awaited something that was cancelled"
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +108,8 @@ class Handling:
                     except RetryLater as later:
                         self._later(inbox, whole, later)
                         return
+                    except asyncio.CancelledError as error:
+                        raise RuntimeError(_CANCELLED) from error
             except Exception as error:
                 self._failed(inbox, whole, error)
                 return
@@ -116,11 +120,7 @@ class Handling:
     ) -> None:
         """As `work`, for a coroutine function, in the running event loop."""
         with inbox.in_hand(message):
-            whole = message
-            if message.payload is not None:
-                got: list[ReceivedMessage] = []
-                await blocking(lambda: got.append(inbox.whole(message)))
-                [whole] = got
+            whole = message if message.payload is None else await blocking(partial(inbox.whole, message))
             try:
                 with tracing.processing(self.topic, self.subscription, message):
                     try:
@@ -135,6 +135,10 @@ class Handling:
                     except RetryLater as later:
                         await blocking(partial(self._later, inbox, whole, later))
                         return
+                    except asyncio.CancelledError as error:
+                        if (task := asyncio.current_task()) and task.cancelling():
+                            raise  # the worker stops, or its event loop
+                        raise RuntimeError(_CANCELLED) from error
             except Exception as error:
                 await blocking(partial(self._failed, inbox, whole, error))
                 return
@@ -169,16 +173,9 @@ class Handling:
         elif self.retry is not None:
             receipt = inbox.send_again(message, error, backoff=self.retry)
             when = "is given up" if receipt is None else f"is tried again at {receipt.deliver_at:%F %TZ}"
-            attempt = f"attempt {message.attempt + 1} of {self.max_attempts}"
-            _log.log(
-                logging.ERROR if receipt is None else logging.WARNING,
-                "message %s of %s failed (%s) and %s",
-                message.id,
-                self.address,
-                attempt,
-                when,
-                exc_info=error,
-            )
+            level = logging.ERROR if receipt is None else logging.WARNING
+            name, attempt = f"message {message.id} of {self.address}", f"attempt {message.attempt + 1}"
+            _log.log(level, "%s failed (%s of %d) and %s", name, attempt, self.max_attempts, when, exc_info=error)
         else:
             if message.receive_count >= self.max_attempts:
                 with suppress(InvalidValue):  # without a dead-letter queue, the message comes again

@@ -60,13 +60,13 @@ class Holding:
         at_once: how many messages may run.
         hidden_s: the queue's visibility time-out in seconds.
         timeout_s: how long a running message is kept invisible.
-        waits: how many of the running messages wait for AWS before they begin.
+        waits: those of the running messages that wait for AWS before they begin.
     """
 
     at_once: int
     hidden_s: float
     timeout_s: float
-    waits: int = 0
+    waits: set[Held] = field(default_factory=set)
     _buffer: deque[Held] = field(default_factory=deque)
     _running: set[Held] = field(default_factory=set)
     _done: deque[Held] = field(default_factory=deque)

@@ -17,8 +17,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
+from typing import Any
 
 from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
@@ -26,12 +27,12 @@ from tidewheel.client.receiving import RECEIVE_BATCH
 from tidewheel.client.worker.handling import Around, Handling
 from tidewheel.client.worker.holding import Held, Holding
 from tidewheel.client.worker.inbox import Inbox
-from tidewheel.errors import ClaimFailed, QueueUnavailable, TidewheelError
+from tidewheel.errors import ClaimFailed, QueueUnavailable
 
 REFUSED_S = 60
 """How long a worker that has received before tries what AWS refuses: a policy or a queue may be made anew just now."""
 LAST_CALL_S = 6
-"""How long one round of the keeper may take, also when the worker ends."""
+"""How long the keeper's last round may take. A round before has as long for each of its three calls."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 20.0
 _EMPTY_S = 0.1
 """The least time from an empty receive to the next, for `wait_s=0` and for emulators that do not wait."""
@@ -40,6 +41,10 @@ _USUAL_VISIBILITY_S = 30
 """SQS's default, if AWS does not tell the queue's."""
 
 _log = logging.getLogger(__name__)
+
+
+class _Stopped(Exception):
+    """The worker stopped before a message was claimed."""
 
 
 class Station:
@@ -71,7 +76,7 @@ class Station:
         self.error: BaseException | None = None
         self.refused: QueueUnavailable | None = None
         self._handling, self._inbox, self._arounds = handling, inbox, arounds
-        self._wait_s, self._loop, self._told = wait_s, loop, told
+        self._wait_s, self._loop, self._told, self._name = wait_s, loop, told, handling.address
         hidden_s, _ = inbox.rule
         usual_s = _USUAL_VISIBILITY_S if hidden_s is None else hidden_s
         self._holding = Holding(handling.at_once, usual_s, handling.timeout_s)
@@ -91,7 +96,7 @@ class Station:
         self._threads = [self._receiver, self._keeper, *(self._thread(self._handle) for _ in range(handlers))]
 
     def _thread(self, target: Callable[[], None]) -> threading.Thread:
-        return threading.Thread(target=target, name=f"tidewheel {self._handling.address}", daemon=True)
+        return threading.Thread(target=target, name=f"tidewheel {self._name}", daemon=True)
 
     def start(self) -> None:
         """Begins to receive."""
@@ -118,15 +123,11 @@ class Station:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(lambda: [each.cancel() for each in self._tasks])
 
-    def join(self) -> None:
-        """Waits for the last acknowledgements, at most twice LAST_CALL_S."""
-        self._keeper.join(2 * LAST_CALL_S)
+    def join(self, end_s: float) -> None:
+        """Waits for the last acknowledgements until a time of the monotonic clock."""
+        self._keeper.join(max(0.0, end_s - time.monotonic()))
         if self._pool is not None:
             self._pool.shutdown(wait=False)
-
-    @property
-    def _name(self) -> str:
-        return self._handling.address
 
     @property
     def _unfinished(self) -> bool:
@@ -144,14 +145,14 @@ class Station:
             try:
                 messages = self._inbox.take(most, self._wait_s)
                 self._reached(claims=False)
-            except (*AWS_ERRORS, TidewheelError) as error:
+            except Exception as error:  # whatever it is: without a receiver, the worker would sleep for ever
                 pause_s = self._failed(error, pause_s)
                 continue
             pause_s = _FIRST_PAUSE_S
             with self._lock:
                 self._holding.take(messages, time.monotonic())
                 self._work.notify(len(messages))
-            if messages and self._loop is not None:
+            if messages and self._loop is not None and not self._stop.is_set():
                 self._loop.call_soon_threadsafe(self._begin_tasks)
             elif not messages:
                 self._stop.wait(max(0.0, begun_s + _EMPTY_S - time.monotonic()))
@@ -199,7 +200,7 @@ class Station:
             self._end(held)
         self._begin_tasks()
 
-    async def _blocking(self, call: Callable[[], object]) -> object:
+    async def _blocking(self, call: Callable[[], Any]) -> Any:
         """Calls a function that waits for AWS in a thread."""
         assert self._loop is not None
         return await self._loop.run_in_executor(self._pool, call)
@@ -208,35 +209,28 @@ class Station:
         """Returns whether to handle a message. False: it is dropped. Waits while AWS gives no answer.
 
         Raises:
-            CancelledError: the worker stops. The message goes back.
+            _Stopped: the message goes back.
         """
-        pause_s, waits = _FIRST_PAUSE_S, False
+        pause_s = _FIRST_PAUSE_S
         try:
             while True:
                 try:
                     dropped = self._inbox.drops(held.message)
                 except (*AWS_ERRORS, ClaimFailed) as error:
-                    if not waits:
-                        waits = self._wait(1)
+                    self._holding.waits.add(held)
                     pause_s = self._failed(error, pause_s)
                     if self._stop.is_set():
-                        raise CancelledError from None
+                        raise _Stopped from None
                 else:
                     if held.message.claim is not None:
                         self._reached(claims=True)
                     return not dropped
         finally:
-            if waits:
-                self._wait(-1)
-
-    def _wait(self, more: int) -> bool:
-        with self._lock:
-            self._holding.waits += more
-        return True
+            self._holding.waits.discard(held)
 
     def _end(self, held: Held, error: BaseException | None = None) -> None:
         """Takes a message out of a handler's hand. It is acknowledged, or comes again after an error."""
-        back = isinstance(error, (CancelledError, asyncio.CancelledError))
+        back = isinstance(error, (_Stopped, asyncio.CancelledError))
         with self._lock:
             self._holding.end(held, time.monotonic(), done=error is None)
             if back:
@@ -266,7 +260,8 @@ class Station:
             canceled = not self._tasks
             if last or time.monotonic() >= again_s:
                 try:
-                    self._round(last)
+                    with deadline.within(LAST_CALL_S if last else 3 * LAST_CALL_S):
+                        self._round(last)
                     pause_s = _FIRST_PAUSE_S
                 except Exception as error:
                     if last:
@@ -277,8 +272,15 @@ class Station:
                 return
 
     def _round(self, last: bool) -> None:
-        """Gives back, extends and acknowledges what is due."""
-        inbox, now_s = self._inbox, time.monotonic()
+        """Acknowledges, gives back and extends what is due. What AWS refuses of one is no obstacle to the others."""
+        try:
+            while self._acknowledge(last) and last:
+                pass
+        finally:
+            self._keep_hidden(last)
+
+    def _keep_hidden(self, last: bool) -> None:
+        now_s = time.monotonic()
         with self._lock:
             back = self._holding.unbegun(now_s, everything=self._stop.is_set()) + self._gives_back
             self._gives_back = []
@@ -287,17 +289,13 @@ class Station:
             text = "message %s of %s has run for over %g s, its timeout: it comes again beside this run"
             _log.error(text, each.message.id, self._name, self._handling.timeout_s)
         if back:
-            with deadline.within(LAST_CALL_S):
-                inbox.hide([each.message for each in back], 0)
+            self._inbox.hide([each.message for each in back], 0)
         if fading and not last:
             self._extend(fading)
-        while self._acknowledge(last) and last:
-            pass
 
     def _extend(self, fading: list[Held]) -> None:
         now_s, hidden_s = time.monotonic(), self._holding.hidden_s
-        with deadline.within(LAST_CALL_S):
-            refused = self._inbox.hide([each.message for each in fading], int(hidden_s))
+        refused = self._inbox.hide([each.message for each in fading], int(hidden_s))
         for each in fading:
             each.visible_s = now_s + hidden_s
             if each.message in refused:  # it was late, and another may have it: nothing more to keep
@@ -310,8 +308,7 @@ class Station:
             batch = self._holding.handled(time.monotonic(), everything=everything)
         if batch:
             try:
-                with deadline.within(LAST_CALL_S):
-                    self._inbox.acknowledge([each.message for each in batch])
+                self._inbox.acknowledge([each.message for each in batch])
             except BaseException:
                 with self._lock:
                     self._holding.unacknowledged(batch)

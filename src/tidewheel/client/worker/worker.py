@@ -20,7 +20,7 @@ from tidewheel.client.worker.handling import Around, Handling
 from tidewheel.client.worker.inbox import ConsumerCounts, Inbox
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.client.worker.retries import Delay
-from tidewheel.client.worker.serving import Station
+from tidewheel.client.worker.serving import LAST_CALL_S, Station
 from tidewheel.errors import (
     AlreadyExists,
     InvalidValue,
@@ -54,6 +54,7 @@ class Worker:
 
     Attributes:
         client: the client. None: the client of the environment, made at the start.
+        wait_s: how long a poll waits.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Worker:
         if type(finish_s) not in (int, float) or not finish_s >= 0:
             raise InvalidValue("finish_s", finish_s, "give seconds, 0 or more")
         receiving.check_receive(1, wait_s)
-        self.client, self._finish_s, self._wait_s, self._create = tw, finish_s, wait_s, create
+        self.client, self.wait_s, self._finish_s, self._create = tw, wait_s, finish_s, create
         self._handlings: dict[str, Handling] = {}
         self._arounds: list[Around] = []
         self._inboxes: dict[str, Inbox] = {}
@@ -211,17 +212,18 @@ class Worker:
         """
         if self._stations:
             raise InvalidValue("start", self, "this worker has started")
-        self.prepare(self.client or Tidewheel())
+        self.client = self.client or Tidewheel()
+        self.prepare(self.client)
         if self._loop is None and any(each.is_async for each in self._handlings.values()):
             self._loop = self._own_loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="tidewheel loop", daemon=True).start()
+            threading.Thread(target=_run, args=(self._loop,), name="tidewheel loop", daemon=True).start()
         self._over.clear()
         self._stations = [
             Station(
                 each,
                 self._inboxes[address],
                 self._arounds,
-                wait_s=self._wait_s,
+                wait_s=self.wait_s,
                 loop=self._loop if each.is_async else None,
                 told=self._look,
             )
@@ -242,18 +244,17 @@ class Worker:
             each.stop()
         for each in stations:
             each.wait(end_s)
+        end_s = time.monotonic() + LAST_CALL_S
         for each in stations:
-            each.join()
+            each.join(end_s)
         if self._loop is not None and self._loop is self._own_loop:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._own_loop = None
         self._loop = None
         self._over.set()
-        errors = [each.error or each.refused for each in stations]
-        for error in sorted(
-            (each for each in errors if each is not None), key=lambda each: isinstance(each, Exception)
-        ):
-            raise error
+        for error in (*(each.error for each in stations), *(each.refused for each in stations)):
+            if error is not None:
+                raise error
 
     def _look(self) -> None:
         """Ends `run` if a function ended the program, or if AWS refuses everything."""
@@ -292,6 +293,7 @@ class Worker:
         """
         if not self._handlings:
             raise InvalidValue("worker", self, "it has no function; decorate one with @worker.handles(...)")
+        inboxes = {}
         for address, each in self._handlings.items():
             asynchronous = [around for around in self._arounds if inspect.isasyncgenfunction(around)]
             if asynchronous and not each.is_async:
@@ -299,7 +301,9 @@ class Worker:
                 raise InvalidValue("around", asynchronous[0], how)
             if self._create:
                 _create(tw, each)
-            inbox = Inbox(tw.core, each.topic, each.subscription, max_attempts=each.max_attempts)
+            inbox = self._inboxes.get(address)
+            if inbox is None or inbox.core is not tw.core:  # such as of the last test's stack
+                inbox = Inbox(tw.core, each.topic, each.subscription, max_attempts=each.max_attempts)
             receives = None
             with suppress(*passes), patient():
                 _, receives = inbox.rule
@@ -310,19 +314,20 @@ class Worker:
                     "a retry, which sends a message anew"
                 )
                 raise InvalidValue("max_attempts", each.max_attempts, how)
-            self._inboxes.setdefault(address, inbox)
+            inboxes[address] = inbox
+        self._inboxes = inboxes
 
     # ---- elsewhere than in `run`
     def lambda_handler(self, event: Mapping[str, Any], context: object = None) -> dict[str, Any]:  # noqa: ARG002
         """Handles the messages of an SQS event source mapping with `ReportBatchItemFailures`, one after the other.
 
-        Coroutine functions run side by side. A function with a `retry` needs the property `RecursiveLoop: Allow`.
+        A function with a `retry` needs the property `RecursiveLoop: Allow`.
 
         Returns:
             `{"batchItemFailures": [...]}`: the messages that come again.
 
         Raises:
-            InvalidValue: the event is not from SQS, or from a queue of no function.
+            InvalidValue: the event is not from SQS.
         """
         records = event.get("Records") if isinstance(event, Mapping) else None
         if not isinstance(records, list):
@@ -347,8 +352,9 @@ class Worker:
         if len(self._handlings) == 1:
             return next(iter(self._handlings.values()))
         for address, each in self._handlings.items():
-            if self._inboxes[address].queue_url.rpartition("/")[2] == queue_arn.rpartition(":")[2]:
-                return each
+            with suppress(UnknownTopic, UnknownSubscription):
+                if self._inboxes[address].queue_url.rpartition("/")[2] == queue_arn.rpartition(":")[2]:
+                    return each
         raise InvalidValue("eventSourceARN", queue_arn, f"give a queue of {', '.join(self._handlings)}")
 
     def play(self, tw: Tidewheel, *, raises: bool) -> bool:
@@ -361,7 +367,7 @@ class Worker:
         Returns:
             Whether there was a message.
         """
-        if not self._inboxes:
+        if any(each.core is not tw.core for each in self.inboxes) or not self.inboxes:
             self.prepare(tw)
         found = False
         for address, handling in self._handlings.items():
@@ -397,12 +403,17 @@ class Worker:
             handling.work(inbox, message, arounds)
             return
 
-        async def at_once(call: Callable[[], object]) -> object:
+        async def at_once(call: Callable[[], Any]) -> Any:
             return call()
 
         if self._own_loop is None:
             self._own_loop = asyncio.new_event_loop()
         self._own_loop.run_until_complete(handling.work_async(inbox, message, arounds, at_once))
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 def _create(tw: Tidewheel, handling: Handling) -> None:
