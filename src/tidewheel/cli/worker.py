@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 _END_S = 40
 """How long a worker may take to end before it is killed: longer than it needs to finish what it has in hand."""
 
+_RELOADED_WAIT_S = 1
+"""How long a poll waits with --reload: a worker reads its poll to the end before it begins anew."""
+
 
 def worker(
     ctx: typer.Context,
     program: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="Where the worker is, such as shop:worker.")],
     only: Annotated[str, typer.Option(metavar="TOPIC/SUBSCRIPTION", help="Work on this subscription alone.")] = "",
     reload: Annotated[bool, typer.Option("--reload", help="Begin anew when a .py file here changes.")] = False,
+    reloaded: Annotated[bool, typer.Option("--reloaded", hidden=True)] = False,
 ) -> None:
     """Run a worker until Ctrl-C or SIGTERM.
 
@@ -40,12 +44,14 @@ def worker(
     found.client = found.client or target(ctx).client()
     if only:
         found.only(only)
+    if reloaded:
+        found.wait_s = min(found.wait_s, _RELOADED_WAIT_S)
     typer.echo(f"Working on {', '.join(found.addresses)}. Ctrl-C ends it.", err=True)
     found.run()
 
 
 def _restart_at_changes() -> None:
-    """Runs this command without --reload in a process, and ends and begins it anew when a file changes.
+    """Runs this command with --reloaded in a process, and ends and begins it anew when a file changes.
 
     The process has a session of its own: a terminal's Ctrl-C comes to it once, from here. A second one ends it at once.
     If it ended by itself, as after a syntax error, the next change begins it.
@@ -54,7 +60,12 @@ def _restart_at_changes() -> None:
         from watchfiles import PythonFilter, watch
     except ImportError:
         raise ExtraMissing("--reload", "no module named 'watchfiles'", "reload") from None
-    command = [sys.executable, "-m", "tidewheel.cli", *(each for each in sys.argv[1:] if each != "--reload")]
+    command = [
+        sys.executable,
+        "-m",
+        "tidewheel.cli",
+        *("--reloaded" if each == "--reload" else each for each in sys.argv[1:]),
+    ]
     process = subprocess.Popen(command, start_new_session=True)
     try:
         for changes in watch(Path.cwd(), watch_filter=PythonFilter(), raise_interrupt=False):
