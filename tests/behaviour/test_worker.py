@@ -323,6 +323,8 @@ def short(shop: Shop, receives: int, **attributes: str) -> None:
     [
         (lambda shop: None, "it has no function; decorate one"),
         (lambda shop: shop.worker.handles("orders")(nothing), "give topic/subscription"),
+        (lambda shop: shop.worker.handles(nothing), "give topic/subscription"),  # type: ignore[arg-type]
+        (lambda shop: shop.worker.handles("orders/bill", parse=json.loads)(nothing), "and of what parse returns"),
         (lambda shop: [shop.worker.handles("orders/bill")(nothing) for _ in "12"], "this subscription has a function"),
         (lambda shop: (short(shop, 3), shop.worker.handles("orders/bill", retry=None)(nothing)), "after 3 receives"),
         (lambda shop: shop.worker.handles("orders/bill", retry=None, max_attempts=11)(nothing), "give at most 10"),

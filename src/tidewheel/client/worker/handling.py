@@ -83,6 +83,13 @@ class Handling:
             raise InvalidValue("timeout", timeout, "give 1s to 11h: SQS hides a message for 12 hours at most")
         if not all(isinstance(each, type) and issubclass(each, Exception) for each in reject):
             raise InvalidValue("reject", reject, "give classes of errors, such as (Gone,)")
+        try:
+            inspect.signature(function).bind(*((None,) if parse is None else (None, None)))
+        except ValueError:  # a compiled function does not tell
+            pass
+        except TypeError as error:
+            how = f"give a function of the message{'' if parse is None else ', and of what parse returns'} ({error})"
+            raise InvalidValue("function", function, how) from None
         self.address, self.at_once, self.timeout_s = address, at_once, timeout_ms / 1000
         self.max_attempts, self.retry = max_attempts, retry
         self.is_async = is_coroutine_function(function)

@@ -244,8 +244,6 @@ class Inbox:
         """
         with suppress(*AWS_ERRORS):
             found = attributes_of(self.core.connection.sqs, self.queue_url, "VisibilityTimeout", "RedrivePolicy")
-            policy = found.get("RedrivePolicy")
-            return int(found["VisibilityTimeout"]), None if policy is None else int(
-                json.loads(policy)["maxReceiveCount"]
-            )
+            receives = json.loads(found.get("RedrivePolicy", "{}")).get("maxReceiveCount")
+            return int(found["VisibilityTimeout"]), None if receives is None else int(receives)
         return None, None

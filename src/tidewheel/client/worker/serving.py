@@ -76,7 +76,8 @@ class Station:
         self.error: BaseException | None = None
         self.refused: QueueUnavailable | None = None
         self._handling, self._inbox, self._arounds = handling, inbox, arounds
-        self._wait_s, self._loop, self._told, self._name = wait_s, loop, told, handling.address
+        self._wait_s, self._told, self._name = wait_s, told, handling.address
+        self._loop = loop if handling.is_async else None
         hidden_s, _ = inbox.rule
         usual_s = _USUAL_VISIBILITY_S if hidden_s is None else hidden_s
         self._holding = Holding(handling.at_once, usual_s, handling.timeout_s)
@@ -241,8 +242,7 @@ class Station:
             self._soon.set()
         if error is not None and (back or isinstance(error, Exception)):
             told = back or isinstance(error, QueueUnavailable) or passes(error)
-            level = logging.INFO if back else logging.ERROR
-            when = "at once" if back else "after its visibility time-out"
+            level, when = (logging.INFO, "at once") if back else (logging.ERROR, "after its visibility time-out")
             text = "message %s was not handled; it comes again %s: %r"
             _log.log(level, text, held.message.id, when, error, exc_info=None if told else error)
         elif error is not None:  # such as SystemExit

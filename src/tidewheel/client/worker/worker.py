@@ -118,6 +118,8 @@ class Worker:
         Raises:
             InvalidValue: a value is not usable, or the subscription has a function.
         """
+        if not isinstance(address, str):  # such as the function, of a decorator without parentheses
+            raise InvalidValue("handles", address, "give topic/subscription, such as orders/closer")
 
         def register(function: Function) -> Function:
             if address in self._handlings:
@@ -219,14 +221,7 @@ class Worker:
             threading.Thread(target=_run, args=(self._loop,), name="tidewheel loop", daemon=True).start()
         self._over.clear()
         self._stations = [
-            Station(
-                each,
-                self._inboxes[address],
-                self._arounds,
-                wait_s=self.wait_s,
-                loop=self._loop if each.is_async else None,
-                told=self._look,
-            )
+            Station(each, self._inboxes[address], self._arounds, wait_s=self.wait_s, loop=self._loop, told=self._look)
             for address, each in self._handlings.items()
         ]
         for station in self._stations:
