@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -299,6 +300,29 @@ def test_a_worker_that_may_not_keep_messages_invisible_still_acknowledges_them(m
     shop.worker.start()
     until(lambda: not shop.stack.queued("orders", sent))
     shop.worker.stop()
+
+
+def test_coroutines_that_refuse_to_end_hold_up_the_end_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.client.worker.worker.LAST_CALL_S", 0.3)
+    shop, begun, go = Shop("a/x", "b/y", finish_s=0), list[str](), threading.Event()
+
+    @shop.worker.handles("a/x")
+    @shop.worker.handles("b/y")
+    async def refuse(message: ReceivedMessage) -> None:
+        begun.append(message.id)
+        while not go.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    shop.send("a", 1)
+    shop.send("b", 1)
+    shop.stack.advance(seconds=1)
+    shop.worker.start()
+    until(lambda: len(begun) == 2)
+    at_s = time.monotonic()
+    shop.worker.stop()
+    assert time.monotonic() - at_s < 5
+    go.set()
 
 
 # ---- what it refuses at the start
