@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 from unittest.mock import patch
 
@@ -17,6 +18,7 @@ from tests.behaviour.test_status import shell
 from tidewheel import AsyncTidewheel, Consumer, History, Message, Tidewheel, UnknownMessage
 from tidewheel.flows.waiting import passed
 from tidewheel.local import MemoryTidewheel
+from tidewheel.storage.deliveries import Deliveries
 
 ORDERS = "orders"
 
@@ -107,6 +109,7 @@ def purged(tw: Tidewheel, stack: MemoryTidewheel) -> None:
     tw.pause(ORDERS, "billing")
     stack.advance(hours=3)
     tw.purge(ORDERS)
+    stack.advance(minutes=2)
     tw.resume(ORDERS, "billing")
 
 
@@ -167,7 +170,76 @@ def test_a_look_reads_no_more_than_asked_for_and_ends_after_a_number_of_reads(st
     with patch.object(passed, "MOST_READS", 5):
         history = tw.history(ORDERS, key="k3")
         assert (bodies(history), history.complete, history.reads) == ([], False, 5)
+        history = tw.history(ORDERS)
+        first, back_to = bodies(history), history.looked_back_to
     assert bodies(tw.history(ORDERS, key="k3", until=history.looked_back_to)) == ["3"]
+    assert first + bodies(tw.history(ORDERS, until=back_to)) == [f"{i}" for i in reversed(range(200))]
+
+
+def test_who_stops_and_goes_on_misses_nothing(stack: MemoryTidewheel) -> None:
+    tw = client_of(stack)
+    for hours in range(1, 31):
+        tw.send(ORDERS, f"{hours}", delay=f"{hours}h")
+    stack.advance(hours=31)
+    history = tw.history(ORDERS)
+    page = [each.message.body for each in islice(history, 20)]
+    assert (page[-1], history.complete) == ("11", False)
+    assert bodies(tw.history(ORDERS, until=history.looked_back_to)) == [f"{i}" for i in range(11, 0, -1)]
+    shown = shell(tw, "sent", ORDERS, "-n", "20")
+    *_, last = islice(tw.history(ORDERS), 20)
+    assert f"go on with --until {last.id}" in shown
+    found = json.loads(shell(tw, "sent", ORDERS, "--until", last.id, "--json"))
+    assert [each["body"] for each in found["messages"]] == [f"{i}" for i in range(10, 0, -1)]
+
+
+def test_what_no_record_tells_any_more_is_not_called_complete(stack: MemoryTidewheel) -> None:
+    tw = client_of(stack, "billing", "slow", retention_days=1)
+    tw.pause(ORDERS, "slow")
+    sent = tw.send(ORDERS, "x", delay="1h")
+    stack.advance(days=5)  # the ledger stays for `slow`, the record of `billing` is gone
+    assert places(tw, sent.id) == {"billing": "uncertain", "slow": "planned"}
+    history = tw.history(ORDERS)
+    assert (bodies(history), history.looked_back_to) == ([], stack.now() - timedelta(days=1))
+
+
+def test_a_message_of_a_try_that_died_is_not_called_unsent(stack: MemoryTidewheel) -> None:
+    tw = client_of(stack)
+    tw.send(ORDERS, "far", delay="2d")  # a purge does not swap out the ledger
+    sent = tw.send(ORDERS, "x", delay="1h")
+    stack.advance(minutes=10)
+    with (
+        patch.object(Deliveries, "finish", side_effect=OSError),
+        patch.object(Deliveries, "part_done", return_value=None),
+    ):
+        stack.advance(minutes=45)
+    assert places(tw, sent.id) == {"billing": "delivering"}
+    tw.purge(ORDERS)
+    stack.advance(hours=2)
+    assert [each.body for each in stack.receive(ORDERS, "billing")] == ["x"]
+    assert places(tw, sent.id) == {"billing": "uncertain"}
+    assert bodies(tw.history(ORDERS)) == ["x"]
+
+
+def test_a_delivery_whose_record_is_to_come_is_told_by_get(stack: MemoryTidewheel) -> None:
+    tw = client_of(stack)
+    sent = tw.send(ORDERS, "x", delay="1h")
+    with patch.object(Deliveries, "finish", side_effect=OSError):
+        stack.advance(minutes=55)
+        assert places(tw, sent.id) == {"billing": "sent"}
+    stack.advance(minutes=10)
+    assert bodies(tw.history(ORDERS)) == ["x"]
+
+
+def test_a_cancel_after_the_sending_does_not_unsend(stack: MemoryTidewheel) -> None:
+    tw = client_of(stack, claims="all")
+    sent = tw.send(ORDERS, "x", delay="1h")
+    stack.advance(hours=2)
+    tw.create_subscription(ORDERS, "later", initial_position="earliest", reader="tidewheel")
+    stack.advance(minutes=10)
+    tw.cancel(ORDERS, sent.id)
+    [found] = tw.history(ORDERS)
+    assert found.cancelled
+    assert {each.name: each.place for each in found.subscriptions} == {"billing": "sent", "later": "uncertain"}
 
 
 def requests(stack: MemoryTidewheel, call: Callable[[], Any]) -> Counter[str]:

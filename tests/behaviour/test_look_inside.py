@@ -39,7 +39,7 @@ def test_get_tells_waiting_sealed_sent_cancelled_and_unknown(topic: Topic) -> No
     kept.advance(minutes=10)
     status = kept.client.get(kept.name, sent.id)
     assert status.state is MessageState.SENT
-    assert [(each.name, each.delivered) for each in status.subscriptions] == [("billing", True)]
+    assert [(each.name, each.sent) for each in status.subscriptions] == [("billing", True)]
     assert state(kept, id_text(IdSource().next(round(due * 1000)))) == "unknown"
 
 

@@ -31,13 +31,15 @@ def sent(
     key: Annotated[str | None, typer.Option(help="Only messages with this key.")] = None,
     group: Annotated[str | None, typer.Option(help="Only messages of this group.")] = None,
     start: From = None,
-    end: Until = None,
+    end: Annotated[
+        str | None, typer.Option("--until", help="Only messages due before this time, or after this id in the list.")
+    ] = None,
     count: Annotated[int, typer.Option("--number", "-n", min=1, help="Maximum number of messages.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show messages that were sent, the newest first: when each queue took them, and when a consumer did."""
-    first, last = time_of(start, "--from"), time_of(end, "--until")
-    history = client(ctx).history(topic, subscription, first, last, key, group)
+    until = end if end is not None and len(end) == 26 and end.isalnum() else time_of(end, "--until")
+    history = client(ctx).history(topic, subscription, time_of(start, "--from"), until, key, group)
     found = list(islice(history, count))
     if as_json:
         told = [fields_of(each.message) | {"cancelled": each.cancelled, "to": each.subscriptions} for each in found]
@@ -46,7 +48,9 @@ def sent(
         return
     rows = [(it.message.deliver_at, it.id, it.message.key, it.message.attempt, _to(it)) for it in found]
     print_table(["due", "id", "key", "attempt", "sent to"], rows, "no such messages")
-    end_of_look = "" if history.complete or len(found) == count else f"; it ended after {history.reads:,} reads"
+    end_of_look = "" if history.complete else f"; it ended after {history.reads:,} reads"
+    if len(found) == count:
+        end_of_look = f"; go on with --until {found[-1].id}"
     typer.echo(f"looked back to {history.looked_back_to.isoformat(timespec='seconds')}{end_of_look}")
     for name, error in history.unreadable.items():
         typer.echo(visible(f"missing: {name}: {error}"))

@@ -6,8 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.aws.tries import classified
 from tidewheel.client.core import Core
@@ -30,8 +31,6 @@ HOUR_MS = 3_600_000
 MAX_DAYS = 90
 _TOGETHER = 100
 """Messages whose claims are read with one BatchGetItem."""
-_PATIENCE = 20
-"""Reads after which found messages do not wait for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +58,15 @@ class History(Iterator[SentMessage]):
 
     def __init__(self, look: Passed, found: Iterator[SentMessage], kept_from_ms: int) -> None:
         self._look, self._found, self._kept_from_ms = look, found, kept_from_ms
+        self._last: SentMessage | None = None
 
     def __next__(self) -> SentMessage:
         """Returns the next message, which is due before the last one."""
         with classified():
-            return next(self._found)
+            self._last = next(self._found, None)
+        if self._last is None:
+            raise StopIteration
+        return self._last
 
     async def __aiter__(self) -> AsyncIterator[SentMessage]:
         """Yields the messages in an event loop. They are read in a thread."""
@@ -72,12 +75,18 @@ class History(Iterator[SentMessage]):
 
     @property
     def complete(self) -> bool:
-        """Whether it has looked as far back as asked, and did not end at its number of reads."""
-        return self._look.complete
+        """Whether it has come to its end, as far back as asked or kept, and not to its number of reads."""
+        ended = self._look.complete or self._look.looked_back_ms <= self._kept_from_ms
+        return ended and self._last is None
 
     @property
     def looked_back_to(self) -> datetime:
-        """The time down to which it has looked. To go on there, give this as `until`."""
+        """The time down to which it has returned all messages. To go on there, give this as `until`.
+
+        While there are more, the id of the last message is better: this time returns it again.
+        """
+        if self._last is not None:
+            return self._last.message.deliver_at + timedelta(milliseconds=1)
         return utc(max(self._look.looked_back_ms, self._kept_from_ms))
 
     @property
@@ -111,14 +120,16 @@ def history(
     else:
         end_id = id_floor(now_ms + 1 if until is None else min(now_ms + 1, at_ms("until", until)))
     with needs_extra("what reads ledgers (history)", "read"):
-        from tidewheel.flows.waiting.passed import Passed, Wanted
+        from tidewheel.flows.waiting.passed import Passed
     state = storage.topic_states.existing(topic)
-    kept_from_ms = state.collected_until * state.slot_ms
-    first_ms = kept_from_ms if since is None else at_ms("since", since)
+    collected_ms = state.collected_until * state.slot_ms
+    first_ms = collected_ms if since is None else at_ms("since", since)
     if id_floor(first_ms) >= end_id:
         raise InvalidValue("since", since, "give a time before `until`, and before now")
-    wanted = Wanted(first_ms=first_ms, end_id=end_id, key=key, group=group)
-    look = Passed(storage, state, wanted, lambda record: subscription in (None, record.key.subscription))
+    wanted: Any = {"first_ms": first_ms, "end_id": end_id, "subscription": subscription, "key": key, "group": group}
+    look = Passed(storage=storage, state=state, **wanted)
+    # A paused subscription may keep ledgers for longer than the records of others are kept.
+    kept_from_ms = max(collected_ms, now_ms - state.settings.retention_ms)
     return History(look, _told(core, state, look, now_ms), kept_from_ms)
 
 
@@ -154,17 +165,11 @@ def _told(core: Core, state: TopicState, look: Passed, read_ms: int) -> Iterator
 
 
 def _batches(look: Passed) -> Iterator[list[PassedMessage]]:
-    """Yields the found messages, few at first, and those that are found before many others are looked for."""
-    batch: list[PassedMessage] = []
-    size, begun = 1, 0
-    for each in look.messages():
-        if each is not None:
-            batch.append(each)
-        if len(batch) == size or (batch and look.reads >= begun + _PATIENCE):
-            yield batch
-            batch, size, begun = [], min(_TOGETHER, 10 * size), look.reads
-    if batch:
+    """Yields the found messages, few at first."""
+    found, size = look.messages(), 1
+    while batch := list(islice(found, size)):
         yield batch
+        size = min(_TOGETHER, 10 * size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,8 +57,6 @@ class SubscriptionProgress:
 
     Attributes:
         place: where the message is.
-        handed_out: whether the message's plan was handed out to the subscription. False exactly in PLANNED.
-        sent: whether its queue certainly took the message. True exactly in SENT.
         sent_from, sent_until: the queue took the message between these times. None: unknown.
         taken_at: when a consumer claimed the message last. None: none has, or its time is unknown.
         why: more about the place. None: the place says all.
@@ -69,8 +67,6 @@ class SubscriptionProgress:
     name: str
     state: State | None
     place: Place
-    handed_out: bool
-    sent: bool
     sent_from: datetime | None = None
     sent_until: datetime | None = None
     taken_at: datetime | None = None
@@ -78,9 +74,9 @@ class SubscriptionProgress:
     replayed: bool = False
 
     @property
-    def delivered(self) -> bool:
-        """The same as `sent`."""
-        return self.sent
+    def sent(self) -> bool:
+        """Whether the subscription's queue certainly took the message."""
+        return self.place is Place.SENT
 
 
 class Outcome(NamedTuple):
@@ -117,7 +113,7 @@ class Known:
     def told(self, found: FoundMessage, done: Iterable[Delivery]) -> list[SubscriptionProgress]:
         """Returns the progress of subscriptions whose deliveries are done, by name."""
         told = [
-            progress(it.key.subscription, self.states.get(it.key.owner), self._outcome(found, it), it, self.claim)
+            progress(it.key.subscription, self.states.get(it.key.owner), self._outcome(found, it), self.claim, it)
             for it in done
             if it.has(found.checked.deliver_at_ms)
         ]
@@ -125,23 +121,21 @@ class Known:
 
     def _outcome(self, found: FoundMessage, done: Delivery) -> Outcome:
         """Returns what became of a message whose delivery is done, as far as the delivery tells."""
-        tally, expires_ms, late_ms = done.tally, found.expires_at_ms, done.done_ms + MAX_SKEW_MS
-        purged = self.state.purged(found.checked.deliver_at_ms, found.sent_at_ms)
+        tally, expires_ms, due_ms = done.tally, found.expires_at_ms, found.checked.deliver_at_ms
+        early_ms, late_ms = done.opened_ms - MAX_SKEW_MS, done.done_ms + MAX_SKEW_MS
+        old = late_ms >= self.read_ms  # a purge or a cancel may be newer than the read, and older than the delivery
         left_out = self._left_out(found, done)
         if left_out is not None:
             return Outcome(Place.LEFT_OUT, left_out)
-        stopped: list[tuple[Place, bool]] = []
+        # What is counted as expired or purged may have been sent before, by a try that died.
         if tally.expired and expires_ms is not None and expires_ms < late_ms:
-            stopped.append((Place.EXPIRED, expires_ms < done.opened_ms - MAX_SKEW_MS))
-        # A purge or a cancel may be newer than what was read of the topic, and older than the delivery.
-        if tally.purged and (purged or late_ms >= self.read_ms):
-            stopped.append((Place.PURGED, False))
-        if stopped:
-            [(place, certain), *_] = stopped
-            certain = certain or not (tally.sent or tally.parked or late_ms >= self.read_ms)
-            return Outcome(place) if certain else Outcome(Place.UNCERTAIN, f"it was perhaps {place.value} before")
-        if done.key.plan < done.created_slot and late_ms >= self.read_ms:
-            return Outcome(Place.UNCERTAIN, "it was sent just now, if it was not cancelled before")
+            return Outcome(Place.EXPIRED) if expires_ms < early_ms else _uncertain("expired")
+        if tally.purged and (old or self.state.purged(due_ms, found.sent_at_ms)):
+            before = self.state.purged(due_ms, found.sent_at_ms, until_ms=early_ms)
+            return Outcome(Place.PURGED) if before else _uncertain("was purged")
+        # A delivery to a newer subscription leaves out what was cancelled before.
+        if done.key.plan < done.created_slot and (self.cancelled or old):
+            return _uncertain("was cancelled")
         if tally.parked and done.key.owner in self.parked:
             return Outcome(Place.PARKED)
         of = tally.sent + tally.parked + tally.refused + tally.lost
@@ -166,33 +160,34 @@ class Known:
             return "the subscription begins later"
         if options.only is None and not is_taken(done.filter_policy, checked.attributes, options.group):
             return "its filter leaves the message out"
-        if self.cancelled and done.key.plan < done.created_slot:
-            return "it was cancelled before the subscription was created"
         return None
 
 
+def _uncertain(what: str) -> Outcome:
+    return Outcome(Place.UNCERTAIN, f"perhaps it {what} before it could be sent")
+
+
 def progress(
-    name: str, state: State | None, of: Outcome, done: Delivery | None = None, claim: Claim | None = None
+    name: str, state: State | None, of: Outcome, claim: Claim, done: Delivery | None = None
 ) -> SubscriptionProgress:
     """Returns a subscription's progress, with the times that a delivery and a claim know.
 
     Args:
         of: what the delivery tells. A consumer that has the message got it from the queue, so the claim has the last
-            word.
+            word, except of a replay.
     """
-    if claim is not None and name in claim.holders:
+    timed = done if of.place is Place.SENT and done is not None and not done.tally.parked else None
+    replayed = done is not None and done.key.replay is not None
+    taken_s = None if replayed else claim.taken.get(name)
+    if name in claim.holders and not replayed:
         of = Outcome(Place.SENT)
-    taken_s = None if claim is None else claim.taken.get(name)
-    timed = done is not None and of.place is Place.SENT and not done.tally.parked
     return SubscriptionProgress(
         name=name,
         state=state,
         place=of.place,
-        handed_out=of.place is not Place.PLANNED,
-        sent=of.place is Place.SENT,
-        sent_from=utc(done.opened_ms) if timed and done is not None else None,
-        sent_until=utc(done.done_ms) if timed and done is not None else None,
+        sent_from=None if timed is None else utc(timed.opened_ms),
+        sent_until=None if timed is None else utc(timed.done_ms),
         taken_at=None if taken_s is None else utc(taken_s * 1000),
         why=of.why,
-        replayed=done is not None and done.key.replay is not None,
+        replayed=replayed,
     )

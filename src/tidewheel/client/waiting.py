@@ -211,7 +211,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     if isinstance(known, Cancelled | str) or (found is not None and found.cancelled):
         message_state = MessageState.CANCELLED
     elif found is None:
-        progress = tuple(outcomes.progress(name, None, Outcome(Place.SENT), claim=claim) for name in claim.holders)
+        progress = tuple(outcomes.progress(name, None, Outcome(Place.SENT), claim) for name in claim.holders)
         message_state = MessageState.SENT if progress else MessageState.UNKNOWN
     else:
         # If the message was found through its plan, the slot was planned after the topic state was read.
@@ -375,16 +375,17 @@ def _progress(
     topic, plan, unreadable = state.topic, message.plan, dict[str, Exception]()
     slot = message.checked.deliver_at_ms // state.slot_ms
     owners = {(topic, each.name, each.generation): each for each in subscriptions}
-    opened = [
-        each
+    opened = {
+        each.key: each
         for each in storage.deliveries.all(topic, unreadable)
-        if (each.key.plan, each.key.replay, each.complete) == (plan, None, False)
-    ]
+        if (each.key.plan, each.key.replay) == (plan, None)
+    }
     lost_parks = dict[str, Exception]()
     parked = {each.key.owner for each in storage.parks.all(topic, lost_parks)}
-    done = [replace(each, done_ms=now_ms) for each in opened if _has_sent(each, message.object_name)]
+    done = {key: each for key, each in opened.items() if each.complete}  # its record is to come
+    done |= {key: replace(it, done_ms=now_ms) for key, it in opened.items() if _has_sent(it, message.object_name)}
     if plan is not None:
-        done += storage.deliveries.sent(topic, plan, plan + 1)
+        done |= {each.key: each for each in storage.deliveries.sent(topic, plan, plan + 1)}
     known = outcomes.Known(
         state=state,
         read_ms=now_ms,
@@ -393,15 +394,15 @@ def _progress(
         states={owner: each.state for owner, each in owners.items()},
         parked=owners if lost_parks else parked,
     )
-    found = known.told(message, () if unreadable else done)
-    told = {each.key.owner for each in done if each.key.replay is None and not unreadable}
-    opens = {each.key.owner for each in opened}
+    found = known.told(message, () if unreadable else done.values())
+    told = {key.owner for key in done if key.replay is None and not unreadable}
+    opens = {key.owner for key in opened}
     for owner, each in owners.items():
         if each.start <= slot and owner not in told:
             of = Outcome(Place.UNCERTAIN, "it was handed out, but no record of its delivery is kept")
             if each.cursor <= slot or owner in opens or unreadable:
                 of = Outcome(Place.PLANNED if each.cursor <= slot else Place.DELIVERING)
-            found.append(outcomes.progress(each.name, each.state, of, claim=claim))
+            found.append(outcomes.progress(each.name, each.state, of, claim))
     return tuple(sorted(found, key=lambda each: (each.name, each.replayed)))
 
 

@@ -159,10 +159,10 @@ class TopicState:
         times += [each for each in (self.merge_at_ms, self.view_at_ms) if each is not None]
         return min(times, default=None)
 
-    def purged(self, due_ms: int, sent_ms: int) -> bool:
-        """Returns whether a message with this due time and send time was purged."""
-        return sent_ms < self.purge_ms or any(
-            each.first_ms <= due_ms < each.end_ms and sent_ms < each.sent_before_ms for each in self.purges
+    def purged(self, due_ms: int, sent_ms: int, until_ms: float = math.inf) -> bool:
+        """Returns whether a message with this due time and send time was purged, by a purge until a time."""
+        return sent_ms < self.purge_ms <= until_ms or any(
+            each.first_ms <= due_ms < each.end_ms and sent_ms < each.sent_before_ms <= until_ms for each in self.purges
         )
 
     def sent_at_ms(self, now_ms: int, known_until_ms: float = math.inf) -> int:

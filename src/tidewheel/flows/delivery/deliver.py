@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
 from operator import add
 from typing import NamedTuple
 
@@ -303,8 +302,8 @@ def _finish(ports: Ports, state: TopicState, delivery: Delivery, failures: list[
         ports.deliveries.finish(replace(delivery, done_ms=now_ms), state.settings.record_ttl_s(now_ms))
     except Exception as error:
         failures.append(error)
-        tallies = chain([delivery.tally], repeat(NOTHING_SENT))
-        for part, tally in zip(range(delivery.parts), tallies, strict=False):
+        for part in range(delivery.parts):
+            tally = NOTHING_SENT if part else delivery.tally
             persistently(partial(ports.deliveries.part_done, key, part, edition, tally, now_ms))
 
 

@@ -7,7 +7,7 @@ sent. A delivery that is done has left a record, and only such deliveries count.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,22 +28,6 @@ MOST_READS = 1000
 """Segments that one look reads, each with a GET."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which messages are looked for.
-
-    Attributes:
-        first_ms: those due at this time or later.
-        end_id: those whose 16-byte ids are below.
-        key, group: None: all.
-    """
-
-    first_ms: int
-    end_id: bytes
-    key: str | None = None
-    group: str | None = None
-
-
 class PassedMessage(NamedTuple):
     """A message of a plan, and the records of the plan's deliveries that are done."""
 
@@ -51,12 +35,14 @@ class PassedMessage(NamedTuple):
     records: Sequence[Delivery]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Passed:
     """A look at passed messages.
 
     Attributes:
-        wants_record: whether a record counts.
+        first_ms: messages due at this time or later are wanted.
+        end_id: those whose 16-byte ids are below.
+        subscription, key, group: of the wanted messages. None: all.
         looked_back_ms: all wanted messages due at this time or later were yielded.
         reads: segments that were read.
         unreadable: the error of each ledger or plan that could not be read, by its name. Its messages are missing.
@@ -65,61 +51,63 @@ class Passed:
 
     storage: Storage
     state: TopicState
-    wanted: Wanted
-    wants_record: Callable[[Delivery], bool]
+    first_ms: int
+    end_id: bytes
+    subscription: str | None = None
+    key: str | None = None
+    group: str | None = None
     looked_back_ms: int = field(init=False)
     reads: int = 0
     unreadable: dict[str, Exception] = field(default_factory=dict)
     complete: bool = False
 
     def __post_init__(self) -> None:
-        self.looked_back_ms = id_deliver_at_ms(self.wanted.end_id)
+        self.looked_back_ms = id_deliver_at_ms(self.end_id)
 
-    def messages(self) -> Iterator[PassedMessage | None]:
-        """Yields the messages, and None after each read. Reads plans, records and segments as the caller asks."""
+    def messages(self) -> Iterator[PassedMessage]:
+        """Yields the messages. Reads plans, records and segments as the caller asks."""
         topic, slot_ms = self.state.topic, self.state.slot_ms
         last_slot = self.looked_back_ms // slot_ms
         records = self.storage.deliveries.sent(topic, 0, last_slot + 1)
         ahead = next(records, None)
         for plan in self.storage.plans.before(topic, last_slot, self.unreadable):
-            if plan.end_slot * slot_ms <= self.wanted.first_ms:
+            if plan.end_slot * slot_ms <= self.first_ms:
                 break
             own = []
             while ahead is not None and ahead.key.plan >= plan.first_slot:
-                if ahead.key.plan == plan.first_slot and self.wants_record(ahead):
+                if ahead.key.plan == plan.first_slot and self.subscription in (None, ahead.key.subscription):
                     own.append(ahead)
                 ahead = next(records, None)
             if own:
                 for found in self._of_plan(plan):
-                    yield None if found is None else PassedMessage(found, own)
+                    yield PassedMessage(found, own)
                 if self.reads >= MOST_READS:
                     return
             self.looked_back_ms = min(self.looked_back_ms, plan.first_slot * slot_ms)
-        self.looked_back_ms = min(self.looked_back_ms, self.wanted.first_ms)
+        self.looked_back_ms = min(self.looked_back_ms, self.first_ms)
         self.complete = True
 
-    def _of_plan(self, plan: Plan) -> Iterator[FoundMessage | None]:
+    def _of_plan(self, plan: Plan) -> Iterator[FoundMessage]:
         """Yields the wanted messages of a plan. Reads a segment when no other can hold a later message."""
         self.unreadable |= {each.object_name: ObjectMissing(each.object_name) for each in plan.unindexed}
         segments = sorted(
-            (each for each in plan.segments if each.segment.last_deliver_at_ms >= self.wanted.first_ms),
+            (each for each in plan.segments if each.segment.last_deliver_at_ms >= self.first_ms),
             key=lambda each: each.segment.last_deliver_at_ms,
         )
         heap: list[tuple[int, FoundMessage]] = []
         seen: set[bytes] = set()
         while segments or heap:
             while segments and not (heap and -heap[0][0] >> ID_TAIL_BITS > segments[-1].segment.last_deliver_at_ms):
-                if segments[-1].segment.least_id >= self.wanted.end_id:
+                if segments[-1].segment.least_id >= self.end_id:
                     segments.pop()
                     continue
+                self.looked_back_ms = min(self.looked_back_ms, segments[-1].segment.last_deliver_at_ms + 1)
                 if self.reads == MOST_READS:
                     return
-                self.looked_back_ms = min(self.looked_back_ms, segments[-1].segment.last_deliver_at_ms + 1)
                 for found in self._read(plan, segments.pop()):
                     if found.checked.id not in seen:
                         seen.add(found.checked.id)
                         heapq.heappush(heap, (-int.from_bytes(found.checked.id), found))
-                yield None
             if heap:
                 yield heapq.heappop(heap)[1]
 
@@ -130,7 +118,7 @@ class Passed:
         except (CorruptLedger, ObjectMissing) as error:
             self.unreadable[planned.object_name] = error
             return []
-        key = self.wanted.key
+        key = self.key
         return [
             each
             for each in found_messages(self._chosen(plan, rows), planned.object_name)
@@ -139,14 +127,14 @@ class Passed:
 
     def _chosen(self, plan: Plan, rows: pa.Table) -> pa.Table:
         slot_ms, due = self.state.slot_ms, rows.column("deliver_at_ms")
-        first_ms = max(plan.first_slot * slot_ms, self.wanted.first_ms)
+        first_ms = max(plan.first_slot * slot_ms, self.first_ms)
         ids = rows.column("message_id").cast(pa.binary())
-        end_id = min(self.wanted.end_id, id_floor(plan.end_slot * slot_ms))
+        end_id = min(self.end_id, id_floor(plan.end_slot * slot_ms))
         keep = pc.and_(pc.greater_equal(due, first_ms), pc.less(ids, pa.scalar(end_id, pa.binary())))
-        if self.wanted.group is not None:
-            keep = pc.and_(keep, _is(rows.column("message_group"), self.wanted.group))
-        if self.wanted.key is not None:
-            keep = pc.and_(keep, pc.or_(_is(rows.column("key"), self.wanted.key), _are_retries(rows)))
+        if self.group is not None:
+            keep = pc.and_(keep, _is(rows.column("message_group"), self.group))
+        if self.key is not None:
+            keep = pc.and_(keep, pc.or_(_is(rows.column("key"), self.key), _are_retries(rows)))
         return rows.filter(keep)
 
 
