@@ -102,17 +102,6 @@ def test_a_retry_comes_to_the_subscription_that_asked_for_it_and_to_no_other(del
     assert sorted(each.body for each in service.stack.receive(TOPIC, "audit")) == ["for all", "too"]
 
 
-def test_a_retry_comes_whatever_the_filter_says_by_then() -> None:
-    service = Service()
-    service.client.send(TOPIC, "mine", attributes={"kind": "a"})
-    service.stack.advance(seconds=1)
-    service.consumer.retry_later(service.one(), delay="1h")
-    service.client.set_filter(TOPIC, "billing", {"kind": ["b"]})
-    service.client.send(TOPIC, "filtered", attributes={"kind": "a"}, delay="1h")
-    service.stack.advance(hours=2)
-    assert [each.body for each in service.consumer.receive()] == ["mine"]
-
-
 def test_a_retry_of_a_paused_subscription_waits_until_it_is_resumed() -> None:
     service = Service()
     service.client.send(TOPIC, "mine")
@@ -369,32 +358,7 @@ def test_what_is_dropped_in_a_lambda_function_is_no_failure_and_not_handled() ->
     assert worker.counts == {"orders/billing": ConsumerCounts(expired=1)}
 
 
-@pytest.mark.parametrize("event", [None, {}, {"Records": None}, []])
-def test_an_event_of_something_else_is_refused(event: Any) -> None:
-    with pytest.raises(InvalidValue, match="give the event of an SQS event source mapping"):
-        Service().worker(work).lambda_handler(event)
-
-
 # ---- a worker
-
-
-def test_a_worker_handles_acknowledges_retries_and_leaves_what_fails() -> None:
-    service = Service()
-    stop = threading.Event()
-    service.client.send_many(TOPIC, [Message(body=body) for body in ("bad", "good", "later", "last")])
-    service.stack.advance(seconds=1)
-
-    def until_last(message: ReceivedMessage) -> None:
-        if message.body == "last":
-            stop.set()
-        work(message)
-
-    worker = service.worker(until_last)
-    worker.run(stop=stop)
-    assert service.bodies(service.url) == ["bad"]
-    assert worker.counts["orders/billing"] == ConsumerCounts(handled=2, retried=1, failed=1)
-    service.stack.advance(minutes=1)
-    assert service.one().receive_count == 2
 
 
 @pytest.mark.parametrize("ends", [True, False])
