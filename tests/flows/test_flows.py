@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.flows.world import (
@@ -17,27 +15,12 @@ from tests.flows.world import (
     ids_of,
     once,
 )
-from tidewheel.errors import CorruptMetadata, DelayTooLong, PartLeased
-from tidewheel.flows.delivery.deliver import deliver_part
+from tidewheel.errors import CorruptMetadata, DelayTooLong
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.planning import DueBuckets
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.sweep import sweep
-from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.wheel import fine_delay_s
-from tidewheel.storage.buckets import Commit
-
-
-def test_a_commit_that_the_topic_s_state_has_overtaken_is_tried_again_at_once() -> None:
-    world = World()
-    commit_bucket, answers = world.service.buckets.commit, [Commit.MOVED, Commit.MOVED]
-
-    def overtaken(*args: Any, **options: Any) -> Any:
-        return answers.pop() if answers else commit_bucket(*args, **options)
-
-    world.service.buckets.commit = overtaken  # type: ignore[method-assign]
-    ids = world.send(HOUR)
-    assert world.received_after(DAY) == once(ids)
 
 
 def test_a_topic_without_subscriptions_is_dispatched_and_collected() -> None:
@@ -92,20 +75,6 @@ def test_a_pack_that_comes_twice_in_one_batch_is_stored_once() -> None:
     pack = world.pack(MINUTE, HOUR, DAY)
     world.ingest(pack, pack)
     assert world.received_after(2 * DAY) == once(ids_of(pack))
-
-
-def test_a_part_that_another_worker_leased_is_left_alone_until_the_lease_ends() -> None:
-    world = World(inline_rows=1)
-    ids = world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.dispatch_at(HOUR - 8 * MINUTE)
-    [(key, part)] = world.service.queues.take_parts()
-    world.service.deliveries.lease_part(key, part, world.clock.now_ms(), world.clock.now_ms() - LEASE_MS)
-    with pytest.raises(PartLeased):
-        deliver_part(world.ports, key, part)
-    world.clock.advance_ms(LEASE_MS + 1)
-    deliver_part(world.ports, key, part)
-    assert world.received() == once(ids)
-    assert deliver_part(world.ports, key, part) is None
 
 
 def test_a_message_that_sqs_refuses_is_kept_with_the_reason_and_stops_nothing() -> None:

@@ -205,17 +205,6 @@ def test_a_checkpoint_that_s3_refuses_holds_no_collection_and_stays_for_a_rebuil
     assert refused in names and 1 < len(names) <= 3
 
 
-def test_a_topic_with_many_ledgers_is_swept_in_several_visits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphans, "MOST_NAMES", 3)
-    world = a_world()
-    ids = [id for day in range(40, 48) for id in world.send(day * DAY)]
-    for slot in (5_890_752, 5_905_000, 5_999_999):
-        world.service.objects.put(ledger_name(TOPIC, bucket_id(slot, "b"), world.state.slot_ms, "f00d"), b"of no use")
-    world.clock.advance_ms(GRACE + 1)
-    assert sweep_orphans(world.ports).objects == 3
-    assert world.received_after(61 * DAY) == once(ids)
-
-
 def test_a_daily_sweep_goes_on_within_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orphans, "MOST_NAMES", 3)
     world = a_world()

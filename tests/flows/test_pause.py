@@ -24,7 +24,6 @@ from tests.flows.world import (
 from tests.recorded_queues import RecordedQueues
 from tests.stored import stored
 from tidewheel.errors import (
-    ConcurrentModification,
     QueueUnavailable,
     UnknownSubscription,
 )
@@ -252,22 +251,6 @@ def test_what_a_queue_did_not_take_is_parked_even_if_its_subscription_is_resumed
     assert world.received("billing") == once(ids_of(pack))
 
 
-def test_messages_of_a_subscription_that_changes_at_every_try_come_again_with_a_copy_for_the_others() -> None:
-    world = a_world("audit", "billing")
-    pause(world)
-    pack = world.pack(MINUTE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.service.parks, "put", lambda *_: Parked.MOVED)
-        with pytest.raises(ConcurrentModification):
-            world.ingest(pack)
-    assert not parks(world) and world.received("audit") == once(ids_of(pack))
-    world.ingest(pack)
-    resume(world)
-    world.work()
-    assert world.received("billing") == once(ids_of(pack))
-    assert world.received("audit") == once(ids_of(pack)) + once(ids_of(pack))
-
-
 def test_many_direct_messages_are_parked_in_parts_and_each_comes_once() -> None:
     world = a_world("audit", "billing", inline_rows=4, part_rows=3)
     ids = world.send(*range(MINUTE, MINUTE + 8))
@@ -329,23 +312,6 @@ def test_a_park_that_its_queue_does_not_take_for_now_waits_30_seconds_and_may_be
     assert world.received() == once(ids) and not parks(world)
 
 
-def test_what_is_left_of_a_park_is_a_smaller_park() -> None:
-    world = a_world()
-    pause(world)
-    ids = world.send(*[MINUTE + number for number in range(5)], body="one by one")
-    [park] = parks(world)
-    resume(world)
-    world.service.queues.take_jobs()
-    world.service.queues.refuse_if(lambda release: ids[1] in release.header, permanent=False, times=3)
-    drained = drain(world.ports, park.key)
-    assert drained is not None and (drained.messages, drained.failures) == (4, ())
-    [left] = parks(world)
-    assert (left.key != park.key, left.rows) == (True, 1)
-    world.clock.advance_ms(left.next_check_ms - world.clock.now_ms())
-    drain(world.ports, left.key)
-    assert world.received() == once(ids) and not parks(world)
-
-
 def test_a_broken_subscription_may_be_resumed_by_hand() -> None:
     world = a_world()
     world.service.queues.remove("queue-billing")
@@ -354,24 +320,6 @@ def test_a_broken_subscription_may_be_resumed_by_hand() -> None:
     resume(world)
     world.work()
     assert world.received() == once(ids) and state(world) is State.ACTIVE
-
-
-def test_a_heal_does_not_undo_a_pause() -> None:
-    world = a_world()
-    world.service.queues.remove("queue-billing")
-    [sent] = world.send(MINUTE)
-    [park] = parks(world)
-    world.service.queues.restore("queue-billing")
-    send = RecordedQueues.send
-
-    class Pausing(RecordedQueues):
-        def send(self, queue_url: str, batch: Any) -> Any:
-            pause(world)
-            return send(self, queue_url, batch)
-
-    world.service.queues.__class__ = Pausing
-    drain(world.service, park.key)
-    assert world.received() == once([sent]) and state(world) is State.PAUSED
 
 
 def test_a_park_whose_queue_breaks_again_stays_and_the_subscription_is_broken_again() -> None:
@@ -532,16 +480,6 @@ def test_a_successor_of_the_same_name_gets_nothing_of_its_predecessor() -> None:
     stored(world.service).of(TOPIC).parks[park.key] = park  # a worker put it just after the deletion had looked
     world.run(DAY, sweeps=True)
     assert not world.received() and not parks(world)
-
-
-def test_a_worker_whose_subscription_was_deleted_parks_nothing() -> None:
-    world = a_world(inline_rows=1)
-    world.send(HOUR, HOUR + 1, HOUR + 2)
-    world.dispatch_at(HOUR - 8 * MINUTE)
-    world.service.queues.remove("queue-billing")
-    del stored(world.service).of(TOPIC).subscriptions["billing"]
-    world.work()
-    assert not parks(world) and not world.service.deliveries.all(TOPIC)
 
 
 # --- orphans --------------------------------------------------------------------------------------------------
