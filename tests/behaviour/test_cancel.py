@@ -47,26 +47,6 @@ def test_many_are_cancelled_at_once_each_with_its_own_answer(topic: Topic) -> No
     assert topic.client.cancel(topic.name, stays.id) == TooLate(id=stays.id)
 
 
-def test_a_pack_that_sqs_brings_again_does_not_bring_back_what_was_cancelled(topic: Topic) -> None:
-    sent = topic.send("gone", delay="3h")
-    copies = topic.copies_of_what_is_on_its_way()
-    assert topic.client.cancel(topic.name, sent.id)
-    topic.advance(hours=1)
-    topic.bring_again(copies)
-    topic.advance(hours=5)
-    topic.bring_again(copies)
-    topic.advance(hours=1)
-    assert topic.bodies() == []
-
-
-def test_a_key_is_free_again_once_it_was_cancelled(topic: Topic) -> None:
-    topic.send("gone", delay="3h", key="order 17")
-    topic.client.cancel(topic.name, key="order 17")
-    topic.send("again", delay="3h", key="order 17")
-    topic.advance(hours=5)
-    assert topic.bodies() == ["again"]
-
-
 def test_a_key_that_nobody_used_is_cancelled_without_a_message(topic: Topic) -> None:
     nobodys = topic.client.cancel(topic.name, key="nobody's")
     assert nobodys == Cancelled(id=None) and not nobodys.found

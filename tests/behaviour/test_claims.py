@@ -212,19 +212,6 @@ def test_without_a_dead_letter_queue_a_message_that_fails_is_handed_out_again(or
         orders.advance(minutes=2)
 
 
-def test_a_message_that_fails_again_and_again_is_buried_and_comes_again_when_redriven(orders: Topic) -> None:
-    message = sealed(orders)
-    orders.advance(minutes=9)
-    for _ in range(receiving.MAX_RECEIVES):
-        assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
-        orders.advance(minutes=2)
-    assert orders.client.receive(orders.name, "billing") == []
-    assert orders.everything_in(orders.queue_url("billing")) == []
-    orders.client.redrive(orders.name, "billing")
-    orders.advance(minutes=1)
-    assert [each.id for each in orders.client.receive(orders.name, "billing")] == [message]
-
-
 @pytest.mark.story
 def test_a_replay_hands_out_again_what_was_claimed_and_not_what_was_cancelled(topic: Topic) -> None:
     orders = topic.another("kept", claims="all", retention_days=1)

@@ -116,27 +116,6 @@ def test_few_messages_of_a_queue_that_refuses_all_of_them_come_when_it_heals(
     assert world.copies("billing") == once(bodies) and not world.stack.service.queues.refused
 
 
-def test_messages_that_a_queue_refuses_at_random_for_a_day_are_not_refused_for_that(world: Sending) -> None:
-    draw, url = Random(7), world.urls["billing"]
-
-    def answer(_: str, batch: Sequence[Any]) -> list[Refusal]:
-        bad = [index for index in range(len(batch)) if draw.random() < 0.9]
-        good = [each for index, each in enumerate(batch) if index not in bad]
-        if good:
-            world.stack.service.queues.send(url, good)
-        return [Refusal(index, False, "InternalError", "for now") for index in bad]
-
-    world.faults.refuse("queues.send", applies=lambda queue_url, _: queue_url == url, instead=answer)
-    bodies = []
-    for hour in range(24):
-        bodies += world.send(f"m{hour}-", 20, delay="1m") + world.send(f"n{hour}-", 20, delay="2h")
-        world.advance(hours=1)
-    world.advance(hours=3)
-    world.faults.heal()
-    world.advance(seconds=610)
-    assert world.copies("billing") == once(bodies) and not world.stack.service.queues.refused
-
-
 def test_a_queue_that_refuses_everything_is_down_whatever_it_says(world: Sending) -> None:
     bodies = world.send("m", 100, delay="1m")
     refuse_for_their_own_sake(world, set(bodies))

@@ -239,16 +239,6 @@ def test_a_table_that_takes_nothing_for_40_minutes_makes_one_copy_at_most(refuse
     assert [body for body, _ in taken(stack)] == ["later"]
 
 
-def test_a_sender_cannot_send_from_the_future_and_outlive_a_purge() -> None:
-    stack, client = opened()
-    put_pack(stack, a_message(stack, "forged", 3 * HOUR_S), sent_in_ms=365 * DAY_S * 1000)
-    stack.advance(minutes=10)
-    client.purge(TOPIC)
-    client.send(TOPIC, "after", delay=2 * HOUR_S)
-    stack.advance(hours=4)
-    assert [body for body, _ in taken(stack)] == ["after"]
-
-
 @pytest.mark.parametrize("bounds", [{}, {"start": 0.0}], ids=["all", "a range"])
 @pytest.mark.parametrize("delay_s", [MINUTE_S, 3 * HOUR_S])
 def test_what_is_sent_after_a_purge_by_a_sender_whose_clock_is_behind_comes(

@@ -43,18 +43,6 @@ def test_an_upsert_takes_the_place_of_what_waits_and_the_last_writer_wins(topic:
     assert topic.bodies() == ["fourth"]
 
 
-def test_debounce_is_one_call_an_hour_after_the_last_change(topic: Topic) -> None:
-    for minute in range(0, 50, 10):
-        topic.send(f"changed at {minute}", delay="1h", key="document 4", replace=True)
-        topic.advance(minutes=10)
-    topic.advance(minutes=45)
-    assert topic.bodies() == []
-    topic.advance(minutes=6)
-    assert topic.bodies() == ["changed at 40"]
-    topic.advance(hours=4)
-    assert topic.bodies() == []
-
-
 @pytest.mark.parametrize("delay", [360, "30m", "3h"])
 def test_a_key_without_replace_drops_the_second_for_as_long_as_the_first_waits(topic: Topic, delay: str) -> None:
     topic.send_and_store("first", delay=delay, key="job 4")
@@ -112,16 +100,6 @@ def test_the_version_of_a_message_is_its_senders_clock_and_count(topic: Topic) -
     now_ms = round(topic.stack.now().timestamp() * 1000) - 2000
     assert (one.version[0], two.version[0]) == (now_ms, now_ms)
     assert two.version[1] > one.version[1]
-
-
-def test_a_key_is_free_after_a_purge_whatever_was_cancelled_since(topic: Topic) -> None:
-    topic.send("purged", delay=60, key="job 4")
-    topic.client.purge(topic.name)
-    topic.advance(seconds=1)
-    topic.client.cancel(topic.name, key="job 4")
-    topic.send("comes", delay=10, key="job 4")
-    topic.advance(minutes=2)
-    assert topic.bodies() == ["comes"]
 
 
 def test_a_cancel_by_another_client_stops_what_was_sent_in_the_same_millisecond_and_nothing_later(topic: Topic) -> None:

@@ -36,17 +36,6 @@ def test_a_time_range_is_purged_and_the_rest_comes(topic: Topic) -> None:
     assert topic.bodies() == ["hour 2", "hour 5"]
 
 
-def test_what_waits_for_a_paused_subscription_is_purged_too(topic: Topic) -> None:
-    topic.client.pause(topic.name, "billing")
-    topic.send("parked", delay=60)
-    topic.send("planned", delay="2h")
-    topic.advance(hours=3)
-    topic.client.purge(topic.name)
-    topic.client.resume(topic.name, "billing")
-    topic.advance(minutes=10)
-    assert topic.bodies() == []
-
-
 def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_pause_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -108,24 +97,6 @@ def test_what_a_client_whose_clock_is_ahead_sends_after_its_own_purge_comes() ->
     client.send("orders", "kept", delay="1m")
     stack.advance(minutes=3)
     assert [each.body for each in stack.receive("orders", "billing")] == ["kept"]
-
-
-def test_a_pack_that_sqs_brings_again_does_not_bring_back_what_was_purged(topic: Topic) -> None:
-    topic.send("gone", delay="2h")
-    copies = topic.copies_of_what_is_on_its_way()
-    topic.client.purge(topic.name)
-    topic.advance(hours=1)
-    topic.bring_again(copies)
-    topic.advance(hours=2)
-    assert topic.bodies() == []
-
-
-def test_what_was_sent_just_after_a_purge_is_dropped_by_the_next(topic: Topic) -> None:
-    topic.client.purge(topic.name)
-    topic.send("gone", delay="2h")
-    topic.client.purge(topic.name)
-    topic.advance(hours=3)
-    assert topic.bodies() == []
 
 
 @pytest.mark.parametrize("whole", [True, False])
