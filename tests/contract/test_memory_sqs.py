@@ -398,16 +398,6 @@ def test_only_dead_letters_can_be_moved() -> None:
 # ---- where moto is not SQS
 
 
-def test_a_message_is_receivable_at_the_very_millisecond_at_which_its_delay_ends() -> None:
-    queues = in_memory()
-    url = queues.queue()
-    queues.send(url, "x", DelaySeconds=5)
-    queues.move_s(4.999)
-    assert queues.bodies(url) == []
-    queues.move_s(0.001)
-    assert queues.bodies(url) == ["x"]
-
-
 def test_a_stale_handle_deletes_nothing_and_changes_nothing() -> None:
     queues = in_memory()
     url = queues.queue(VisibilityTimeout="10")
@@ -442,14 +432,6 @@ def test_messages_come_by_the_time_at_which_they_become_receivable_then_by_arriv
         queues.send(url, body, DelaySeconds=delay)
     queues.move_s(3)
     assert queues.bodies(url) == ["a", "b", "c", "d"]
-
-
-def test_no_visibility_gives_a_message_once_a_call() -> None:
-    queues = in_memory()
-    url = queues.queue()
-    queues.send(url, "a", "b")
-    assert queues.bodies(url, VisibilityTimeout=0) == ["a", "b"]
-    assert queues.bodies(url, VisibilityTimeout=0) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +16,7 @@ from tidewheel.errors import InvalidValue
 from tidewheel.flows.administration.pause import pause, resume
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.delivery.occurrences import MAX_PLAN_BYTES, store_occurrences
-from tidewheel.flows.delivery.recur import next_occupied_by
+from tidewheel.flows.delivery.occurrences import MAX_PLAN_BYTES
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.recovery.rebuild import rebuild
@@ -68,17 +66,6 @@ def test_one_that_is_due_in_the_first_millisecond_of_a_slot_comes_in_time_whatev
     assert other in world.received()
     assert [each for each in due_minutes(world) if each <= 3 * 1440] == [0, 1440, 2878, 2880, 4320]
     world.assert_in_time()
-
-
-def test_the_next_slot_in_which_one_is_due_is_that_of_its_first_millisecond() -> None:
-    world = World()
-    make(world, every="1d")
-    slot_ms, recurring_ones = world.state.slot_ms, world.service.recurring.all(TOPIC)
-    first = (START_MS + DAY) // slot_ms
-    assert (START_MS + DAY) % slot_ms == 0
-    assert next_occupied_by(recurring_ones, slot_ms, first - 1) == first
-    assert next_occupied_by(recurring_ones, slot_ms, first) == first
-    assert next_occupied_by(recurring_ones, slot_ms, first + 1) == (START_MS + 2 * DAY) // slot_ms
 
 
 def shift(world: World, name: str = "daily") -> float:
@@ -211,15 +198,6 @@ def test_what_cannot_be_made_is_told(changes: dict[str, Any], field: str | None)
     assert raised.value.field == field
     assert world.state.recurring == 0
     assert world.received() == Counter()
-
-
-def test_two_dispatches_that_plan_the_same_slots_put_objects_of_different_names() -> None:
-    world = World()
-    make(world, every="1h")
-    world.clock.advance_ms(3 * HOUR)
-    planned = replace(world.state, sealed=world.state.planned + 2 * HOUR // world.state.slot_ms)
-    stored = [store_occurrences(world.ports, planned, world.service.recurring.all(TOPIC)) for _ in range(2)]
-    assert len({each.object_name for each in stored if each}) == 2
 
 
 @pytest.mark.parametrize("window", [None, "15m"])

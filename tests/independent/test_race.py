@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.flows.world import TOPIC
 from tests.independent.claim_race import claim_race
 from tests.independent.race import GIVEN_UP, race_in_memory
 from tests.independent.record import Record, Sent
 from tests.recorded_queues import SentMessage
 from tidewheel.model.message import MessageId
-from tidewheel.model.settings import TopicSettings
-from tidewheel.model.topic_state import TopicState, new_topic_state
 
 SECONDS = 1.5
 
@@ -85,22 +82,3 @@ def test_only_the_newest_message_of_a_key_must_come() -> None:
 
 def test_a_message_that_can_be_received_early_is_noticed() -> None:
     assert verdict(a_sent(), early_ms=1) == ["early"]
-
-
-def test_a_mark_that_goes_back_is_noticed() -> None:
-    def state(**marks: int) -> TopicState:
-        made = new_topic_state(TOPIC, "g1", TopicSettings(), 3_000_000)
-        return TopicState(
-            topic=TOPIC,
-            generation="g1",
-            settings=made.settings,
-            **{"sealed": 12, "planned": 11, "collected_until": 10, **marks},
-        )
-
-    record = Record()
-    record.saw(state())
-    record.saw(state())
-    assert record.violations == []
-    record.saw(state(planned=10))
-    record.saw(state(collected_until=12))
-    assert [each.partition(" ")[0] for each in record.violations] == ["planned", "not"]

@@ -22,9 +22,7 @@ import pytest
 from tests.flows.world import DAY, HOUR, START_MS
 from tests.jobs.test_import import Bench, bench, due, json_lines
 from tests.sampling import some_of
-from tidewheel.client.waiting import waiting_message
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.waiting.peek import peek_messages
 from tidewheel.jobs.importing import parts
 from tidewheel.model.message import Encoding
 
@@ -572,14 +570,6 @@ def test_a_map_with_a_name_twice_is_no_body(bench: Bench) -> None:
     pq.write_table(good_rows(2, body=odd), bench.folder / "in.parquet")
     assert dict(bench.run(bench.folder / "in.parquet").rejected) == {"a value cannot be read": 1}
     assert sent(bench)[0][0] == b'{"a":1,"b":2}'
-
-
-def test_a_peek_shows_the_key_of_an_imported_message(bench: Bench) -> None:
-    pq.write_table(good_rows(2, key=pa.array(["order-1", None])), bench.folder / "in.parquet")
-    bench.run(bench.folder / "in.parquet")
-    service = bench.world.service
-    found, _ = peek_messages(service, bench.world.state, 10, START_MS)  # type: ignore[arg-type]
-    assert {waiting_message(each).key for each in found} == {"order-1", None}
 
 
 def test_what_is_no_text_is_refused_until_it_is_corrected(bench: Bench) -> None:
