@@ -62,12 +62,6 @@ def test_a_committed_bucket_is_read_as_it_was_given_and_lowers_the_next_slot(sto
     assert store.current() == replace(state, work_version=1, waiting=40, next_slot=105, next_check_ms=7000)
 
 
-def test_a_bucket_behind_the_next_slot_leaves_it(store: Store) -> None:
-    state = store.topic(next_slot=103, next_check_ms=1)
-    assert store.buckets.commit(state, a_bucket(103, 200), None) is Commit.COMMITTED
-    assert store.current() == replace(state, work_version=1, waiting=40)
-
-
 def test_marks_that_do_not_matter_may_have_moved_when_a_bucket_is_committed(store: Store) -> None:
     state = store.topic()
     store.topic_states.seal(store.current(), 105)
@@ -150,13 +144,6 @@ def test_a_moved_topic_state_refuses_bucket_and_mark(store: Store) -> None:
     assert store.topic_states.seal(state, 106) is not None
     assert store.buckets.commit(state, a_bucket(105), LOW, None, "i1#0") is Commit.MOVED
     assert (store.buckets.all("orders"), store.buckets.imported("orders", "i1")) == ([], frozenset())
-
-
-def test_a_cut_that_is_committed_counts_as_such_though_the_topic_state_moved_too(store: Store) -> None:
-    state = store.topic()
-    assert commit(store, "i1#0") is Commit.COMMITTED
-    assert store.topic_states.seal(state, 106) is not None
-    assert store.buckets.commit(state, a_bucket(105, id="b2"), LOW, None, "i1#0") is Commit.EXISTS
 
 
 def test_the_table_forgets_a_mark_after_90_days(dynamodb: Any) -> None:

@@ -18,15 +18,6 @@ def taken(*names: str) -> dict[str, int]:
     return dict.fromkeys(names, 50 - KEPT_S)
 
 
-def test_a_claim_counts_for_each_subscription(store: Store) -> None:
-    store.topic()
-    assert [store.claims.claim("orders", MINE, BILLING, 50) for _ in range(3)] == [1, 2, 3]
-    assert store.claims.claim("orders", MINE, AUDIT, 50) == 1
-    assert store.claims.claim("orders", OTHERS, BILLING, 50) == 1
-    assert store.claims.claim("orders-2", MINE, BILLING, 50) == 1
-    assert store.claims.read("orders", MINE) == Claim(holders=("audit", "billing"), taken=taken("audit", "billing"))
-
-
 def test_a_subscription_made_anew_claims_for_itself(store: Store) -> None:
     store.topic()
     store.claims.claim("orders", MINE, BILLING, 50)

@@ -124,15 +124,6 @@ def test_a_run_renews_its_own_lease_and_no_other_s(store: Store) -> None:
     assert not store.merges.lease("orders", 2600, 3600, 2500)
 
 
-def test_a_lease_is_of_one_topic_and_is_none_of_its_marks(store: Store) -> None:
-    state = store.topic()
-    store.merges.release("orders", 2000)
-    assert store.merges.lease("orders", 1000, 2000)
-    assert store.merges.lease("orders2", 1000, 2000)
-    assert store.current() == state
-    assert (store.buckets.all("orders"), store.merges.trash("orders")) == ([], [])
-
-
 def test_ledgers_that_are_swapped_for_nothing_wait_no_more(store: Store) -> None:
     store.topic(waiting=100)
     bucket = a_bucket(105)

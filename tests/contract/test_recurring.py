@@ -45,23 +45,6 @@ def test_a_recurring_message_is_read_as_it_was_put_and_the_sweep_checks_at_once(
     assert store.current() == replace(state, work_version=1, recurring=1, next_slot=105, next_check_ms=AT_ONCE_MS)
 
 
-def test_a_recurring_message_leaves_a_next_slot_that_is_low_enough(store: Store) -> None:
-    store.topic()
-    state = lowered(store, 103)
-
-    assert store.recurring.put(state, a_recurring(), None, None)
-
-    assert store.current() == replace(state, work_version=state.work_version + 1, recurring=1)
-
-
-def test_a_raise_of_the_next_slot_that_did_not_see_a_recurring_message_is_refused(store: Store) -> None:
-    store.topic()
-    state = lowered(store, 103)
-    assert store.recurring.put(state, a_recurring(), None, None)
-
-    assert not raise_next_slot(store, state, NextWork(next_slot=None, next_check_ms=None, collect_at_ms=None))
-
-
 @pytest.mark.parametrize(("sealed", "done"), [(104, True), (105, True), (106, False)])
 def test_a_recurring_message_is_refused_when_its_first_slot_was_sealed(store: Store, sealed: int, done: bool) -> None:
     state = store.topic()

@@ -163,15 +163,6 @@ def test_marking_as_broken_is_refused_when_the_subscription_is_another_or_gone(s
     assert store.subscriptions.all("orders") == [subscription]
 
 
-@pytest.mark.parametrize("next_slot", [99, 100])
-def test_a_resume_leaves_a_next_slot_that_is_low_enough(store: Store, next_slot: int) -> None:
-    store.topic(next_slot=next_slot, next_check_ms=3)
-    subscription = in_state(store, State.PAUSED)
-    state = store.current()
-    assert store.subscriptions.resume(state, subscription)
-    assert store.current() == replace(state, work_version=state.work_version + 1)
-
-
 def test_a_raise_of_the_next_slot_that_did_not_see_the_resume_is_refused(store: Store) -> None:
     store.topic()
     subscription = in_state(store, State.PAUSED)

@@ -9,14 +9,12 @@ import pytest
 
 from tests.contract.builders import (
     Store,
-    a_bucket,
     a_state,
     raise_next_slot,
     some_trash,
 )
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import NextWork, Purge
-from tidewheel.storage.buckets import Commit
 
 LOW = NextWork(next_slot=105, next_check_ms=7000, collect_at_ms=None)
 
@@ -39,21 +37,6 @@ OLD_READS = pytest.mark.parametrize(
 """Of a write that is refused: the topic state as read, and as it is now."""
 ONE = Purge(first_ms=1, end_ms=2, sent_before_ms=3)
 TWO = Purge(first_ms=10, end_ms=20, sent_before_ms=30)
-
-
-def test_an_unknown_topic_has_no_topic_state_and_nothing_else(store: Store) -> None:
-    storage = store
-    assert storage.topic_states.read("orders") is None
-    assert storage.topic_states.seal(a_state(), 5) is None
-    assert storage.topic_states.read("orders") is None
-    assert (storage.buckets.all("orders"), storage.subscriptions.all("orders"), storage.deliveries.all("orders")) == (
-        [],
-        [],
-        [],
-    )
-    assert not raise_next_slot(storage, a_state(), LOW)
-    assert storage.buckets.commit(a_state(), a_bucket(105), LOW) is Commit.MOVED
-    assert storage.buckets.all("orders") == []
 
 
 def test_a_topic_that_was_created_again_is_not_sealed_for_its_predecessor(store: Store) -> None:

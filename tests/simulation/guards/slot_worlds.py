@@ -38,15 +38,6 @@ def BEYOND(world: SmallWorld) -> None:
     world.act("dispatch", dispatch_as_function)
 
 
-@scenario("the first messages", "billing", most=1)
-def FIRST(world: SmallWorld) -> None:
-    """Nothing waits, and then something does, twice."""
-    first, second = world.pack(a=9), world.pack(b=8)
-    world.want("billing", messages="ab")
-    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [first]), again=True)
-    world.act("another ingest", lambda ports: ingesting(ports, TOPIC, [second]), again=True)
-
-
 @scenario("a batch comes twice", "billing", most=1, faults=(Fault.TWICE,))
 def AGAIN(world: SmallWorld) -> None:
     """A batch comes twice at once."""
@@ -171,21 +162,6 @@ def SOON(world: SmallWorld) -> None:
     world.alarms = True
     world.at(4)
     batch = world.pack(a=4, b=9)
-    world.want("billing", messages="ab")
-    world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]))
-
-
-@scenario("a ledger comes after a resume", "billing", most=0)
-def LOWERED(world: SmallWorld) -> None:
-    """A resume has lowered the next slot. A ledger comes, and no sweep runs."""
-    pause(world.service, TOPIC, "billing")
-    world.send(a=4)
-    world.at(3)
-    world.dispatch()
-    resume(world.service, world.service.queues, world.clock, TOPIC, "billing")
-    world.run()
-    world.alarms = True
-    batch = world.pack(b=9)
     world.want("billing", messages="ab")
     world.act("ingest", lambda ports: ingesting(ports, TOPIC, [batch]))
 

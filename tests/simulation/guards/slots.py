@@ -28,7 +28,7 @@ GUARDS = (
         unchecked("next_slot"),
         worlds.BEYOND,
     ),
-    Guard("a commit lowers the next slot to its first slot", commit.commit_bucket, instead("_lowered"), worlds.FIRST),
+    Guard("a commit lowers the next slot to its first slot", commit.commit_bucket, instead("_lowered"), worlds.AGAIN),
     Guard(
         "a commit is seen by whoever raises the next slot",
         in_storage("buckets.commit"),
@@ -63,7 +63,7 @@ GUARDS = (
         "a ledger creates its schedule when the schedule of the next slot has fired",
         commit.commit_bucket,
         never("_scheduled"),
-        worlds.LOWERED,
+        worlds.LOWERED_OPEN,
     ),
     Guard(
         "a ledger creates its schedule when the next slot was lowered without a schedule",
