@@ -152,8 +152,6 @@ CALLS: dict[str, Callable[[World], object]] = {
     "redrive": lambda world: world.tw.redrive("orders", "new"),
     "delete_dead_letters": lambda world: world.tw.delete_dead_letters("orders", "new", ids=["x"]),
     "dead_letters": lambda world: world.tw.dead_letters("orders", "new"),
-    "history": lambda world: list(world.tw.history("orders")),
-    "sent_by_hour": lambda world: world.tw.sent_by_hour("orders"),
     "damaged": lambda world: world.tw.damaged("orders"),
     "retry_damaged": lambda world: world.tw.retry_damaged("orders", "billing:000005890755.-.8d969eef6ecad3c2"),
     "restore_damaged": lambda world: world.tw.restore_damaged("orders", "billing:000005890755.-.8d969eef6ecad3c2"),

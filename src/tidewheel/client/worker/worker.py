@@ -347,7 +347,7 @@ class Worker:
         if len(self._handlings) == 1:
             return next(iter(self._handlings.values()))
         for address, each in self._handlings.items():
-            with suppress(UnknownTopic, UnknownSubscription):
+            with suppress(TidewheelError, *AWS_ERRORS):
                 if self._inboxes[address].queue_url.rpartition("/")[2] == queue_arn.rpartition(":")[2]:
                     return each
         raise InvalidValue("eventSourceARN", queue_arn, f"give a queue of {', '.join(self._handlings)}")
