@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count as counting
 
 from tests.unit.test_retries import received
 from tidewheel.client.worker.holding import Held, Holding
+
+NUMBERS = counting()
 
 
 def holding(at_once: int = 1, hidden_s: float = 60, timeout_s: float = 3600) -> Holding:
@@ -13,7 +16,7 @@ def holding(at_once: int = 1, hidden_s: float = 60, timeout_s: float = 3600) -> 
 
 
 def take(held: Holding, count: int, now_s: float = 0) -> None:
-    held.take([received() for _ in range(count)], now_s)
+    held.take([replace(received(), sqs_message_id=str(next(NUMBERS))) for _ in range(count)], now_s)
 
 
 def work(held: Holding, count: int, *, took_s: float = 0.01) -> None:
@@ -141,3 +144,18 @@ def test_what_runs_longer_than_its_timeout_is_told_once_and_no_longer_extended()
     assert held.outlasting(61) == []
     assert held.outlasting(61.1) == [running] and held.outlasting(62) == []
     assert held.fading(1000) == []
+
+
+def test_a_message_that_comes_again_while_it_is_held_has_its_last_handle_and_runs_once_until_its_timeout() -> None:
+    held = holding(at_once=2, timeout_s=100)
+    take(held, 1)
+    one = begun(held)
+    again = replace(one.message, receipt_handle="2")
+    held.take([again], 70)
+    assert held.begin(70) is None and held.fading(80) == []
+    held.end(one, 80, done=True)
+    assert [each.message.receipt_handle for each in held.handled(81, everything=True)] == ["2"]
+    take(held, 1, 100)
+    one = begun(held, 100)
+    held.take([one.message], 201)
+    assert held.begin(201) is not None

@@ -96,8 +96,18 @@ class Holding:
         return min(BUFFERED_S, self.hidden_s / 2)
 
     def take(self, messages: Iterable[ReceivedMessage], now_s: float) -> None:
-        """Takes received messages. Those with more receives begin first."""
-        found = sorted(messages, key=lambda each: -each.receive_count)
+        """Takes received messages. Those with more receives begin first.
+
+        SQS gives a message again that was not kept in time, as after an outage: its last handle counts.
+        """
+        held = {each.message.sqs_message_id: each for each in (*self._buffer, *self._running, *self._done)}
+        found = []
+        for each in sorted(messages, key=lambda each: -each.receive_count):
+            again = held.get(each.sqs_message_id)
+            if again is None or now_s - again.begun_s > self.timeout_s:
+                found.append(each)
+            else:
+                again.message, again.visible_s = each, now_s + self.hidden_s
         self._buffer.extend(Held(each, now_s, now_s + self.hidden_s) for each in found)
 
     def begin(self, now_s: float) -> Held | None:

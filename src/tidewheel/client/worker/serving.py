@@ -17,17 +17,18 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from math import inf
-from typing import Any
+from typing import TypeVar
 
 from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
-from tidewheel.client.receiving import RECEIVE_BATCH
 from tidewheel.client.worker.handling import Around, Handling
 from tidewheel.client.worker.holding import Held, Holding
 from tidewheel.client.worker.inbox import Inbox
 from tidewheel.errors import ClaimFailed, QueueUnavailable
+
+T = TypeVar("T")
 
 REFUSED_S = 60
 """How long a worker that has received before tries what AWS refuses: a policy or a queue may be made anew just now."""
@@ -89,9 +90,9 @@ class Station:
         self._gives_back: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = False
+        self._keeps_at_s = 0.0
         # Whether it is a claim -> when AWS began to refuse it. inf: AWS accepts it. -inf: AWS has not accepted it yet.
         self._refused_s = dict.fromkeys((False, True), -inf)
-        self._pool = ThreadPoolExecutor(RECEIVE_BATCH, "tidewheel-claims") if handling.is_async else None
         self._receiver, self._keeper = self._thread(self._receive), self._thread(self._keep)
         handlers = 0 if handling.is_async else handling.at_once
         self._threads = [self._receiver, self._keeper, *(self._thread(self._handle) for _ in range(handlers))]
@@ -127,8 +128,6 @@ class Station:
     def join(self, end_s: float) -> None:
         """Waits for the last acknowledgements until a time of the monotonic clock."""
         self._keeper.join(max(0.0, end_s - time.monotonic()))
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
 
     @property
     def _unfinished(self) -> bool:
@@ -201,10 +200,19 @@ class Station:
             self._end(held)
         self._begin_tasks()
 
-    async def _blocking(self, call: Callable[[], Any]) -> Any:
-        """Calls a function that waits for AWS in a thread."""
-        assert self._loop is not None
-        return await self._loop.run_in_executor(self._pool, call)
+    async def _blocking(self, call: Callable[[], T]) -> T:
+        """Calls a function that waits for AWS in a thread, which does not hold up the end of the program."""
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                done.set_result(call())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name=f"tidewheel {self._name}", daemon=True).start()
+        return await asyncio.wrap_future(done)
 
     def _claimed(self, held: Held) -> bool:
         """Returns whether to handle a message. False: it is dropped. Waits while AWS gives no answer.
@@ -252,13 +260,13 @@ class Station:
 
     # ---- the keeper
     def _keep(self) -> None:
-        pause_s, again_s = _FIRST_PAUSE_S, 0.0
+        pause_s = _FIRST_PAUSE_S
         while True:
             self._soon.wait(_LOOK_S)
             self._soon.clear()
             last = self._stop.is_set() and (self._late or not self._unfinished)
             canceled = not self._tasks
-            if last or time.monotonic() >= again_s:
+            if last or time.monotonic() >= self._keeps_at_s:
                 try:
                     with deadline.within(LAST_CALL_S if last else 3 * LAST_CALL_S):
                         self._round(last)
@@ -267,7 +275,7 @@ class Station:
                     if last:
                         _log.warning("%s: messages come again after their visibility time-out: %s", self._name, error)
                     self._note(error)
-                    again_s, pause_s = time.monotonic() + pause_s, min(_MAX_PAUSE_S, 2 * pause_s)
+                    self._keeps_at_s, pause_s = time.monotonic() + pause_s, min(_MAX_PAUSE_S, 2 * pause_s)
             if last and canceled:
                 return
 
@@ -325,6 +333,7 @@ class Station:
             with self._lock:
                 if self._lost:
                     _log.warning("%s: connected again", self._name)
+                    self._keeps_at_s = 0.0
                 self._lost, self._refused_s[claims], self.refused = False, inf, None
 
     def _failed(self, error: Exception, pause_s: float) -> float:

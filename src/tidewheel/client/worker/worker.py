@@ -362,6 +362,11 @@ class Worker:
         Returns:
             Whether there was a message.
         """
+        if asyncio._get_running_loop() is not None and any(  # noqa: SLF001
+            each.is_async for each in self._handlings.values()
+        ):
+            how = "its coroutines run in a loop of their own: await asyncio.to_thread(stack.drain, worker)"
+            raise InvalidValue("worker", self, how)
         if any(each.core is not tw.core for each in self.inboxes) or not self.inboxes:
             self.prepare(tw)
         found = False
