@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 From = Annotated[str | None, typer.Option("--from", help="Only messages due at or after this ISO 8601 time.")]
 Until = Annotated[str | None, typer.Option("--until", help="Only messages due before this ISO 8601 time.")]
+Behind = Annotated[str | None, typer.Option("--until", help="Only messages due before this time, or behind this id.")]
+_NONE = "no such messages (those that were due soon after they were sent are not listed)"
 
 
 def sent(
@@ -31,9 +33,7 @@ def sent(
     key: Annotated[str | None, typer.Option(help="Only messages with this key.")] = None,
     group: Annotated[str | None, typer.Option(help="Only messages of this group.")] = None,
     start: From = None,
-    end: Annotated[
-        str | None, typer.Option("--until", help="Only messages due before this time, or after this id in the list.")
-    ] = None,
+    end: Behind = None,
     count: Annotated[int, typer.Option("--number", "-n", min=1, help="Maximum number of messages.")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +47,7 @@ def sent(
         print_json({"messages": told} | {name: getattr(history, name) for name in names})
         return
     rows = [(it.message.deliver_at, it.id, it.message.key, it.message.attempt, _to(it)) for it in found]
-    print_table(["due", "id", "key", "attempt", "sent to"], rows, "no such messages")
+    print_table(["due", "id", "key", "attempt", "sent to"], rows, _NONE)
     end_of_look = "" if history.complete else f"; it ended after {history.reads:,} reads"
     if len(found) == count:
         end_of_look = f"; go on with --until {found[-1].id}"

@@ -148,17 +148,10 @@ def _told(core: Core, state: TopicState, look: Passed, read_ms: int) -> Iterator
         claims = storage.claims.among(topic, [id for id in ids if state.claims(id)])
         late = any(each.key.plan < each.created_slot for each in records)
         cancelled = storage.tombstones.among(topic, state.slot_ms, ids) if late else ()
+        known = Known(state=state, read_ms=read_ms, states=states, parked=parked or ())
         for id, each in zip(ids, batch, strict=True):
             claim = claims.get(id, Claim())
-            known = Known(
-                state=state,
-                read_ms=read_ms,
-                claim=claim,
-                cancelled=id in cancelled,
-                states=states,
-                parked=parked or (),
-            )
-            told = tuple(known.told(each.found, each.records))
+            told = tuple(known.told(each.found, each.records, claim, cancelled=id in cancelled))
             if any(to.place in (Place.SENT, Place.UNCERTAIN) for to in told):
                 message = waiting_message(each.found)
                 yield SentMessage(message=message, subscriptions=told, cancelled=claim.cancelled)

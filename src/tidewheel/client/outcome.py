@@ -16,7 +16,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidewheel.clock import utc
-from tidewheel.model.message import id_deliver_at_ms
 from tidewheel.model.settings import MAX_SKEW_MS
 from tidewheel.model.subscription_state import Delivery, State
 from tidewheel.model.tombstone import Claim
@@ -92,41 +91,52 @@ Owner = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a message of a plan, which the plan did not leave out.
+    """What is known of a topic.
 
     Attributes:
         state: the topic, with the purges in force.
         read_ms: when the first of all this was read.
-        claim: the message's.
-        cancelled: whether a tombstone names it.
         states: the subscriptions that there are.
         parked: those that have parks.
     """
 
     state: TopicState
     read_ms: int
-    claim: Claim
-    cancelled: bool
     states: Mapping[Owner, State]
     parked: Collection[Owner]
 
-    def told(self, found: FoundMessage, done: Iterable[Delivery]) -> list[SubscriptionProgress]:
-        """Returns the progress of subscriptions whose deliveries are done, by name."""
+    def told(
+        self, found: FoundMessage, done: Iterable[Delivery], claim: Claim, *, cancelled: bool
+    ) -> list[SubscriptionProgress]:
+        """Returns the progress of subscriptions whose deliveries are done, by name.
+
+        Args:
+            found: the message, which its plan did not leave out.
+            done: deliveries of this plan.
+            claim: the message's.
+            cancelled: whether a tombstone names the message.
+        """
         told = [
-            progress(it.key.subscription, self.states.get(it.key.owner), self._outcome(found, it), self.claim, it)
+            progress(it.key.subscription, self.states.get(it.key.owner), self._outcome(found, it, cancelled), claim, it)
             for it in done
             if it.has(found.checked.deliver_at_ms)
         ]
         return sorted(told, key=lambda each: (each.name, each.replayed))
 
-    def _outcome(self, found: FoundMessage, done: Delivery) -> Outcome:
+    def _outcome(self, found: FoundMessage, done: Delivery, cancelled: bool) -> Outcome:
         """Returns what became of a message whose delivery is done, as far as the delivery tells."""
+        from tidewheel.flows.waiting.peek import is_taken
+
         tally, expires_ms, due_ms = done.tally, found.expires_at_ms, found.checked.deliver_at_ms
         early_ms, late_ms = done.opened_ms - MAX_SKEW_MS, done.done_ms + MAX_SKEW_MS
         old = late_ms >= self.read_ms  # a purge or a cancel may be newer than the read, and older than the delivery
-        left_out = self._left_out(found, done)
-        if left_out is not None:
-            return Outcome(Place.LEFT_OUT, left_out)
+        options = found.checked.options or Options()
+        if options.only is not None and options.only != done.key.subscription:
+            return Outcome(Place.LEFT_OUT, f"retry_later sent it to {options.only} only")
+        if due_ms // self.state.slot_ms < done.start:
+            return Outcome(Place.LEFT_OUT, "the subscription begins later")
+        if options.only is None and not is_taken(done.filter_policy, found.checked.attributes, options.group):
+            return Outcome(Place.LEFT_OUT, "its filter leaves the message out")
         # What is counted as expired or purged may have been sent before, by a try that died.
         if tally.expired and expires_ms is not None and expires_ms < late_ms:
             return Outcome(Place.EXPIRED) if expires_ms < early_ms else _uncertain("expired")
@@ -134,7 +144,7 @@ class Known:
             before = self.state.purged(due_ms, found.sent_at_ms, until_ms=early_ms)
             return Outcome(Place.PURGED) if before else _uncertain("was purged")
         # A delivery to a newer subscription leaves out what was cancelled before.
-        if done.key.plan < done.created_slot and (self.cancelled or old):
+        if done.key.plan < done.created_slot and (cancelled or old):
             return _uncertain("was cancelled")
         if tally.parked and done.key.owner in self.parked:
             return Outcome(Place.PARKED)
@@ -147,20 +157,6 @@ class Known:
             if count:
                 return Outcome(Place.UNCERTAIN, f"{count:,} of the {of:,} messages of its delivery {what}")
         return Outcome(Place.SENT)
-
-    def _left_out(self, found: FoundMessage, done: Delivery) -> str | None:
-        """Returns why a delivery leaves a message out. None: it does not."""
-        from tidewheel.flows.waiting.peek import is_taken
-
-        checked = found.checked
-        options = checked.options or Options()
-        if options.only is not None and options.only != done.key.subscription:
-            return f"retry_later sent it to {options.only} only"
-        if id_deliver_at_ms(checked.id) // self.state.slot_ms < done.start:
-            return "the subscription begins later"
-        if options.only is None and not is_taken(done.filter_policy, checked.attributes, options.group):
-            return "its filter leaves the message out"
-        return None
 
 
 def _uncertain(what: str) -> Outcome:

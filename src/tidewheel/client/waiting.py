@@ -389,12 +389,10 @@ def _progress(
     known = outcomes.Known(
         state=state,
         read_ms=now_ms,
-        claim=claim,
-        cancelled=cancelled,
         states={owner: each.state for owner, each in owners.items()},
         parked=owners if lost_parks else parked,
     )
-    found = known.told(message, () if unreadable else done.values())
+    found = known.told(message, () if unreadable else done.values(), claim, cancelled=cancelled)
     told = {key.owner for key in done if key.replay is None and not unreadable}
     opens = {key.owner for key in opened}
     for owner, each in owners.items():
