@@ -264,20 +264,6 @@ def test_what_is_dropped_costs_no_read_of_its_body() -> None:
     assert service.consumer.counts == ConsumerCounts(expired=1)
 
 
-def test_a_message_whose_body_is_gone_is_passed_over_and_the_others_are_received(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    service = Service()
-    service.client.send(TOPIC, LARGE)
-    service.client.send(TOPIC, "small")
-    service.stack.advance(seconds=1)
-    objects = service.stack.service.objects
-    objects.delete([each.name for each in objects.list("payloads/")])
-    assert [each.body for each in service.client.receive(TOPIC, "billing")] == ["small"]
-    assert "its body cannot be read" in caplog.text
-    assert len(service.bodies(service.url)) == 2
-
-
 # ---- what is dropped
 
 

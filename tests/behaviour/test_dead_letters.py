@@ -90,18 +90,6 @@ def test_a_dead_letter_is_shown_with_its_error_and_stays_where_it_is(memory: Mem
     assert client.dead_letters(TOPIC, "billing") == []
 
 
-def test_a_dead_letter_of_a_retry_names_the_first_message(memory: MemoryTidewheel) -> None:
-    client = topic(memory)
-    consumer = Consumer(client, TOPIC, "billing", max_attempts=2)
-    first = client.send(TOPIC, "x")
-    for _ in range(2):
-        memory.advance(minutes=1)
-        [message] = consumer.receive()
-        consumer.retry_later(message, delay="1s")
-    found = only(client)
-    assert found.id != first.id and (found.original_id, found.attempt) == (first.id, 1)
-
-
 def test_the_local_runtime_looks_at_dead_letters_without_receiving_them(memory: MemoryTidewheel) -> None:
     client = topic(memory)
     assert memory.dead_letters(TOPIC, "billing") == []

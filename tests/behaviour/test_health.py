@@ -210,16 +210,6 @@ def test_sweeps_that_are_left_out_here_because_they_would_find_nothing_are_not_l
         assert swept_ms is not None and 0 <= memory.now().timestamp() * 1000 - swept_ms <= 300_000
 
 
-def test_work_that_comes_after_sweeps_were_left_out_makes_none_late(memory: MemoryTidewheel) -> None:
-    client = memory.client()
-    client.create_topic(TOPIC, slot_s=1, lookahead_s=4)
-    client.create_subscription(TOPIC, "billing")
-    memory.advance(seconds=400)
-    client.send(TOPIC, "x", delay="3d")
-    memory.advance(days=3)
-    assert client.health() == []
-
-
 def test_a_sweep_whose_heartbeat_is_refused_has_done_its_work(
     memory: MemoryTidewheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

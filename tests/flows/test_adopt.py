@@ -13,7 +13,6 @@ import pytest
 from tests.flows.world import HOUR, TOPIC, World, ids_of
 from tidewheel.errors import QueueUnavailable, TopicReplaced
 from tidewheel.flows.delivery.adopt import FORWARD_MS, Adopted, adopt
-from tidewheel.flows.delivery.cancel import cancel_as_sent
 from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import SQS_MAX_BYTES
@@ -227,43 +226,6 @@ def test_a_cancel_has_the_version_of_its_sending_and_never_a_higher_one() -> Non
     assert entry(world).version[0] == world.clock.now_ms() and entry(world).cancelled
 
 
-def test_of_two_late_cancels_at_once_the_newer_counts() -> None:
-    world = World()
-    begun_ms = world.clock.now_ms()
-    world.clock.advance_ms(100)
-    world.send(HOUR, key="k")
-    move = world.service.keys.move
-
-    def newer_comes_first(*given: Any) -> bool:
-        with patch.object(world.service.keys, "move", move):
-            cancel_as_sent(world.service, world.state, "k", (begun_ms + 50, 1), world.clock.now_ms())
-        return move(*given)
-
-    with patch.object(world.service.keys, "move", newer_comes_first):
-        cancel_as_sent(world.service, world.state, "k", (begun_ms + 20, 1), world.clock.now_ms())
-
-    assert entry(world).floor == (begun_ms + 50, 1) and not entry(world).cancelled
-
-
-def test_a_newer_message_does_not_undo_a_late_cancel_that_came_meanwhile() -> None:
-    world = World()
-    begun_ms = world.clock.now_ms()
-    world.clock.advance_ms(100)
-    world.send(0, key="k")
-    world.clock.advance_ms(1000)
-    move = world.service.keys.move
-
-    def cancel_comes_first(*given: Any) -> bool:
-        with patch.object(world.service.keys, "move", move):
-            cancel_as_sent(world.service, world.state, "k", (begun_ms, 1), world.clock.now_ms())
-        return move(*given)
-
-    with patch.object(world.service.keys, "move", cancel_comes_first):
-        world.send(HOUR, key="k")
-
-    assert entry(world).floor == (begun_ms, 1)
-
-
 # ---- topics that come and go
 def recreated(world: World) -> None:
     """Replaces the topic by a successor, as a deletion ten minutes ago and a creation do."""
@@ -305,6 +267,3 @@ def test_a_topic_whose_creation_time_is_unknown_asks_when_the_name_was_deleted()
 
     with patch.object(world.service.topic_states, "read", lambda _: state):
         assert not adopted(world, [sent]).packs
-
-
-# ---- requests

@@ -220,17 +220,6 @@ def test_of_a_moved_message_only_the_new_one_comes(client_first: bool, delay_ms:
     assert world.received_after(DAY) == once([id_of(new)])
 
 
-def test_of_two_moves_of_one_message_one_wins() -> None:
-    world = World()
-    old = world.pack(HOUR)
-    world.ingest(old)
-    one, other = successor(world, old, 2 * HOUR), successor(world, old, 3 * HOUR)
-    world.ingest(other)
-    assert not entomb(world, old, one)
-    world.ingest(one)
-    assert world.received_after(DAY) == once([id_of(other)])
-
-
 def moved_keyed(world: World, old: Pack, delay_ms: int) -> Pack:
     """The pack by which a client whose clock is right moves a message with a key."""
     now = world.clock.now_ms()

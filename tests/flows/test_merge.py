@@ -77,17 +77,6 @@ def test_messages_due_exactly_at_a_cut_are_in_one_output(segment_rows: int, step
     ]
 
 
-def test_copies_due_exactly_when_the_next_batch_begins_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_rows, "_BATCH_RAW_BYTES", 1)
-    world = World(segment_rows=1)
-    pack, again = world.pack(*(DAY + i * HOUR for i in range(5))), world.pack(2 * DAY)
-    world.ingest(pack)
-    world.ingest(pack, again)  # SQS brings a pack twice, in another group
-    assert len(world.service.buckets.all(TOPIC)) == 2
-    assert run_merge(world).rows == 6
-    assert world.received_after(3 * DAY, sweeps=True) == once([*ids_of(pack), *ids_of(again)])
-
-
 @pytest.mark.parametrize("senders", [1, 4])
 def test_of_rows_of_one_millisecond_at_most_a_segment_of_each_ledger_waits(
     senders: int, monkeypatch: pytest.MonkeyPatch

@@ -251,14 +251,6 @@ def test_what_a_queue_did_not_take_is_parked_even_if_its_subscription_is_resumed
     assert world.received("billing") == once(ids_of(pack))
 
 
-def test_many_direct_messages_are_parked_in_parts_and_each_comes_once() -> None:
-    world = a_world("audit", "billing", inline_rows=4, part_rows=3)
-    ids = world.send(*range(MINUTE, MINUTE + 8))
-    assert sorted(each.rows for each in parks(world)) == [2, 2, 3, 3, 3, 3]
-    world.work()
-    assert world.received("audit") == world.received("billing") == once(ids)
-
-
 def test_a_large_park_of_a_subscription_that_is_deleted_meanwhile_leaves_no_object() -> None:
     world = a_world("audit", "billing")
     pause(world)

@@ -114,15 +114,6 @@ def test_an_idle_topic_is_rewritten_and_its_trash_deleted() -> None:
     assert world.collections == collections, "nothing is left to collect"
 
 
-def test_ledgers_whose_tables_are_in_their_tails_are_rewritten_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.ledger.bucket.INLINE_SEGMENTS_BYTES", 0)
-    world = Merging()
-    for i in range(5):
-        send_apart(world, random.Random(i), *(HOUR + i * MINUTE + j for j in range(20)), 10 * YEAR)
-    world.run(DAY, sweeps=True)
-    assert_bounded(world)
-
-
 def test_the_first_arrival_of_a_pack_reads_no_note() -> None:
     world = Merging()
     send_apart(world, random.Random(1), DAY, 2 * DAY)

@@ -321,23 +321,6 @@ def test_a_sweep_that_cannot_read_the_index_of_checks_does_the_rest_and_tells_no
     assert sweep(world.ports, lambda *health: told.append(health)).dispatched and told
 
 
-def test_what_one_query_of_the_index_finds_is_swept_although_another_fails() -> None:
-    world = World()
-    topics_in_need(world, "a")
-    world.clock.advance_ms(HOUR)
-    due = type(world.service.checks).due
-
-    def partly(checks: Any, now_ms: int, failed: dict[str, Exception]) -> Any:
-        failed["shard 7"] = OSError("throttled")
-        return due(checks, now_ms)
-
-    told: list[object] = []
-    with patch.object(type(world.service.checks), "due", partly):
-        swept = sweep(world.ports, lambda *health: told.append(health))
-    assert list(swept.failures) == ["shard 7"] and not told
-    assert "a" in swept.dispatched
-
-
 @pytest.mark.parametrize(
     "change",
     [

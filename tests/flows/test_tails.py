@@ -58,16 +58,6 @@ def spread(world: World, ledgers: int, rows: int = 12, span_ms: int = 3 * DAY) -
     return [id for _ in range(ledgers) for id in world.send(*(HOUR + random_.randrange(span_ms) for _ in range(rows)))]
 
 
-@pytest.mark.parametrize(("shift", "inline_rows"), [(0, 1), (1, 2000), (4, 1), (12, 2000)])
-def test_messages_of_ledgers_with_tails_arrive_once_each_in_their_second(shift: int, inline_rows: int) -> None:
-    world = World("billing", "audit", inline_rows=inline_rows)
-    ids = spread(world, 6)
-    shrunk(world, shift=shift)
-    world.run(4 * DAY)
-    assert world.received("billing") == world.received("audit") == once(ids)
-    world.assert_in_time()
-
-
 @pytest.mark.parametrize("shift", [0, 3, 10])
 def test_a_dispatch_does_with_tails_exactly_what_it_does_without(shift: int) -> None:
     plain, tailed = World(), World()

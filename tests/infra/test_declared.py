@@ -235,15 +235,6 @@ def test_a_second_resource_of_the_stack_that_fails_leaves_the_topic_to_the_first
     assert cloud.settings("orders") is None
 
 
-def test_another_resource_of_the_stack_adopts_and_its_rollback_leaves_the_topic_to_the_first(cloud: Cloud) -> None:
-    first, second = cloud.topic(), cloud.topic(logical_id="Second")
-    first.create(topic())
-    assert second.create(topic())["PhysicalResourceId"] == "tidewheel/orders:adopted"
-    assert second.update(topic(max_waiting=10))["PhysicalResourceId"] == "tidewheel/orders:adopted"
-    assert second.delete()["Status"] == "SUCCESS"
-    assert cloud.settings("orders") == TopicSettings(max_waiting=10)
-
-
 def test_what_a_resource_had_retained_outlives_the_rollback_of_its_next_declaration(cloud: Cloud) -> None:
     cloud.topic().create(topic(max_waiting=10))  # and retained: no request tells that it is declared no more
     for wanted in (topic(max_waiting=10), topic(max_waiting=11)):

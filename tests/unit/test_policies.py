@@ -113,14 +113,6 @@ def test_the_attributes_that_clients_may_write_are_those_of_their_items() -> Non
     assert {kind: frozenset(item) - keys for kind, item in written.items()} == table_keys.CLIENT_ITEMS
 
 
-def test_what_is_denied_is_not_allowed_and_an_unknown_condition_is_an_error() -> None:
-    anything = {"Effect": "Allow", "Action": "dynamodb:*", "Resource": "*"}
-    assert allowed([anything], item("T#a"))
-    assert not allowed([anything, {**anything, "Effect": "Deny", "Action": "dynamodb:get*"}], item("T#a"))
-    with pytest.raises(NotImplementedError):
-        allowed([{**anything, "Condition": {"DateLessThan": {"aws:CurrentTime": "2026-01-01"}}}], item("T#a"))
-
-
 SNS, RULE = "arn:aws:sns:eu-west-1:111122223333:sales", "arn:aws:events:eu-west-1:111122223333:rule/late"
 
 
