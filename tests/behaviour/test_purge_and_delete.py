@@ -42,7 +42,7 @@ def test_what_is_parked_for_a_paused_subscription_stays_purged_however_long_the_
     monkeypatch.setattr("tidewheel.model.topic_state.PURGE_KEPT_MS", 12 * 3_600_000)
     stack = RecordedTidewheel()
     client = stack.client()
-    client.create_topic("orders")
+    client.create_topic("orders", retention_days=0)
     client.create_subscription("orders", "billing")
     client.send("orders", "before", delay="40m")
     stack.advance(minutes=34)  # the message is handed out, so the cursor is behind it

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.builders import Store, a_delivery, a_state
-from tidewheel.model.subscription_state import Delivery, DeliveryKey, Unread
+from tidewheel.model.subscription_state import Delivery, DeliveryKey, Tally, Unread
 from tidewheel.storage.deliveries import HandOut, Replay
 
 
@@ -163,3 +163,21 @@ def test_a_collection_that_saw_no_replay_is_refused_after_it(store: Store) -> No
     assert store.deliveries.open_replay(seen, a_replay()) is Replay.OPENED
     assert not store.topic_states.raise_collected_until(seen, 105)
     assert store.topic_states.raise_collected_until(store.current(), 105)
+
+
+def test_a_delivery_that_is_done_leaves_a_record_with_its_counts(store: Store) -> None:
+    first = store.delivered(opened_ms=7)
+    store.deliveries.note_unread(first, {0: UNREAD}, "gone", 900, {1, 2}, Tally(sent=5, parked=1))
+    done = store.deliveries.part_done(first.key, 0, tally=Tally(sent=2, expired=3), now_ms=950)
+    assert done is not None and done.complete and (done.opened_ms, done.done_ms) == (7, 950)
+    assert done.tally == Tally(sent=7, parked=1, expired=3)
+    store.deliveries.finish(done, 5000)
+    replay = a_replay(tally=Tally(lost=1))
+    store.deliveries.finish(replay, 5000)
+    store.deliveries.finish(a_replay(plan=1000), 5000)
+    assert store.deliveries.all("orders") == []
+    left = list(store.deliveries.sent("orders", 0, 1000))
+    assert [(each.key, each.tally) for each in left] == [(replay.key, replay.tally), (done.key, done.tally)]
+    assert [each.key.plan for each in store.deliveries.sent("orders", 101, 2000)] == [1000]
+    store.deliveries.delete_sent("orders")
+    assert list(store.deliveries.sent("orders", 0, 2000)) == []

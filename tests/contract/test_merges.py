@@ -51,6 +51,17 @@ def another_generation(store: Store, state: TopicState, sources: list[Bucket]) -
     return replace(state, generation="g0"), 103
 
 
+def test_trash_is_read_up_to_a_slot_and_the_last_is_known(store: Store) -> None:
+    state = store.topic()
+    assert store.merges.last_trash("orders") is None
+    trash = [some_trash(slot, f"t{slot}") for slot in (5, 90, 100, 1000)]
+    for each in trash:
+        store.merges.put_trash("orders", each)
+    assert store.merges.trash("orders", end_slot=100) == trash[:2]
+    assert store.merges.last_trash("orders") == 1000
+    assert store.current() == state
+
+
 def test_ninety_eight_buckets_are_swapped_at_once(store: Store) -> None:
     state = store.topic()
     assert store.merges.swap(state, [], some_buckets(66), some_trash(100, "none"))

@@ -129,6 +129,13 @@ def test_the_next_plan_is_the_first_at_or_after_a_slot(store: Store) -> None:
     assert store.plans.read("orders", 6) is None
 
 
+def test_plans_are_read_backwards(store: Store) -> None:
+    store.topic(sealed=9000, planned=0)
+    for slot in (8, 258, 508, 758):
+        assert store.plans.commit(store.current(), a_plan(slot, slot + 3), slot + 3)
+    assert [each.first_slot for each in store.plans.before("orders", 508)] == [508, 258, 8]
+
+
 def test_a_plan_too_large_for_an_item_is_read_and_deleted_like_any_other(store: Store) -> None:
     plan = large_plan()
     assert store.plans.commit(store.topic(), plan, 103)

@@ -405,14 +405,15 @@ def _delivery(item: Item, key: DeliveryKey) -> Delivery:
 def encode_sent(delivery: Delivery, ttl_s: int) -> Item:
     """Returns the record that a delivery leaves when it is done."""
     small = replace(delivery, done=frozenset(), leases=(), unread=(), reason=None)
-    fields = {table_keys.TTL_ATTRIBUTE: ttl_s, **_DELIVERY.attributes(small), **tally_fields(delivery.tally)}
-    return _item(table_keys.sent_key(delivery.key), fields | delivery.stored())
+    fields = _DELIVERY.attributes(small) | tally_fields(delivery.tally) | delivery.stored()
+    unchecked = {table_keys.TTL_ATTRIBUTE: ttl_s, table_keys.CHECK_SORT_KEY: None}
+    return _item(table_keys.sent_key(delivery.key), fields | unchecked)
 
 
 @_reading
 def decode_sent(item: Item) -> Delivery:
     """Reads the record of a delivery that is done."""
-    return _delivery(item, table_keys.parse_sent_key(key_of(item)))
+    return _delivery(item | {table_keys.CHECK_SORT_KEY: {"N": "0"}}, table_keys.parse_sent_key(key_of(item)))
 
 
 def tally_fields(tally: Tally) -> dict[str, int]:
