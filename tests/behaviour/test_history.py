@@ -146,7 +146,7 @@ def test_a_message_without_a_ledger_is_known_by_its_claim_only(stack: MemoryTide
     assert len(tw.receive(ORDERS, "billing")) == 2
     assert tw.get(ORDERS, plain.id).state == "unknown"
     [to] = tw.get(ORDERS, keyed.id).subscriptions
-    assert (to.name, to.place, to.taken_at) == ("billing", "sent", stack.now())
+    assert (to.name, to.state, to.place, to.taken_at) == ("billing", "ACTIVE", "sent", stack.now())
     assert bodies(tw.history(ORDERS)) == []
 
 

@@ -205,13 +205,14 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     claimable = state.claims(message_id)
     claim = storage.claims.read(topic, message_id) if claimable and slot < state.sealed else Claim()
     unreadable: dict[str, Exception] = {}
-    subscriptions = [] if found is None else storage.subscriptions.all(topic, unreadable)
+    subscriptions = storage.subscriptions.all(topic, unreadable) if found is not None or claim.holders else []
     progress: tuple[SubscriptionProgress, ...] = ()
     known = fate(storage, state, message_id, tombstone, claim, now_ms)
     if isinstance(known, Cancelled | str) or (found is not None and found.cancelled):
         message_state = MessageState.CANCELLED
     elif found is None:
-        progress = tuple(outcomes.progress(name, None, Outcome(Place.SENT), claim) for name in claim.holders)
+        states = {each.name: each.state for each in subscriptions}
+        progress = tuple(outcomes.progress(name, states.get(name), Outcome(Place.SENT), claim) for name in claim.holders)
         message_state = MessageState.SENT if progress else MessageState.UNKNOWN
     else:
         # If the message was found through its plan, the slot was planned after the topic state was read.
