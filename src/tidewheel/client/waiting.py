@@ -211,8 +211,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     if isinstance(known, Cancelled | str) or (found is not None and found.cancelled):
         message_state = MessageState.CANCELLED
     elif found is None:
-        states = {each.name: each.state for each in subscriptions}
-        progress = tuple(outcomes.progress(name, states.get(name), Outcome(Place.SENT), claim) for name in claim.holders)
+        states, sent = {each.name: each.state for each in subscriptions}, Outcome(Place.SENT)
+        progress = tuple(outcomes.progress(name, states.get(name), sent, claim) for name in claim.holders)
         message_state = MessageState.SENT if progress else MessageState.UNKNOWN
     else:
         # If the message was found through its plan, the slot was planned after the topic state was read.
