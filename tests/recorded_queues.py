@@ -106,10 +106,6 @@ class RecordedQueues(SqsQueues):
             return list(self._sent.get(queue_url, ()))
         return [message for each in list(self._sent.values()) for message in each]
 
-    def forget_sent(self) -> None:
-        """Empties the record."""
-        self._sent.clear()
-
     @property
     def jobs(self) -> list[Task]:
         """The jobs in the work queue."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import Consumer, ConsumerCounts, Message, MessageState
+from tidewheel import Message, MessageState
 from tidewheel.telemetry.function import Telemetry
 from tidewheel.telemetry.metrics import EXPIRED, Metric
 
@@ -56,15 +56,6 @@ def test_a_message_comes_in_time_with_its_expiry(topic: Topic) -> None:
     [message] = topic.take()
     assert message.expires_at is not None
     assert message.expires_at.timestamp() * 1000 == sent.deliver_at_ms + 600_000
-
-
-def test_what_expired_in_the_queue_is_dropped_and_counted_by_the_consumer(topic: Topic) -> None:
-    consumer = Consumer(topic.client, topic.name, "billing")
-    topic.send("milk", expires_in="10m")
-    topic.send("wine", expires_in="30d")
-    topic.advance(minutes=11)
-    assert [each.body for each in consumer.receive()] == ["wine"]
-    assert consumer.counts == ConsumerCounts(expired=1)
 
 
 def test_peek_leaves_out_what_has_expired_and_get_says_so(topic: Topic) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from tests.behaviour.topic import Topic
 from tidewheel import LimitExceeded, Message, SendFailed
-from tidewheel.policies import consumer_statements, sender_statements
 
 
 def test_a_topic_that_has_as_many_waiting_as_it_may_refuses_more_with_a_clear_error(topic: Topic) -> None:
@@ -44,13 +43,3 @@ def test_a_limit_of_one_topic_is_no_other_topics(topic: Topic) -> None:
     with pytest.raises(LimitExceeded):
         full.send("x", delay="2h")
     topic.send("fine", delay="2h")
-
-
-@pytest.mark.story(alone=True)  # memory has no ARNs
-def test_policies_name_the_topic_and_the_queue_and_nothing_wider(topic: Topic) -> None:
-    settings = topic.client.core.connection.settings
-    sender = sender_statements(settings, topic.name, actions=["send", "cancel"])
-    conditions = [each["Condition"] for each in sender if "dynamodb" in str(each["Action"])]
-    assert conditions and all(f"T#{topic.name}" in str(each) for each in conditions)
-    consumer = consumer_statements(settings, topic.name, topic.queue_url(), subscription="billing")
-    assert all("*" not in str(each["Resource"]) or topic.name in str(each["Resource"]) for each in consumer)
