@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,6 +23,7 @@ from tidewheel.model.message import HEADER_ATTRIBUTE, ID_TAIL_BITS, id_deliver_a
 from tidewheel.model.plan import Plan, PlannedSegment
 from tidewheel.model.subscription_state import Delivery
 from tidewheel.model.topic_state import TopicState
+from tidewheel.storage.read_ahead import THREADS, read_ahead
 from tidewheel.storage.storage import Storage
 
 _FIRST = '"first":'
@@ -88,31 +92,34 @@ class Passed:
         self.complete = True
 
     def _of_plan(self, plan: Plan) -> Iterator[FoundMessage]:
-        """Yields the wanted messages of a plan. Reads a segment when no other can hold a later message."""
+        """Yields the wanted messages of a plan. Reads a segment when no other can hold a later message.
+
+        A look for a key or a group reads some segments ahead, side by side.
+        """
         self.unreadable |= {each.object_name: ObjectMissing(each.object_name) for each in plan.unindexed}
-        segments = sorted(
-            (each for each in plan.segments if each.segment.last_deliver_at_ms >= self.first_ms),
-            key=lambda each: each.segment.last_deliver_at_ms,
-        )
+        wanted = (each for each in plan.segments if each.segment.last_deliver_at_ms >= self.first_ms)
+        segments = [each for each in wanted if each.segment.least_id < self.end_id]
+        segments.sort(key=lambda each: each.segment.last_deliver_at_ms)
+        allowed = islice(reversed(segments.copy()), MOST_READS - self.reads)
+        threads = 1 if self.key is None and self.group is None else THREADS
         heap: list[tuple[int, FoundMessage]] = []
         seen: set[bytes] = set()
-        while segments or heap:
-            while segments and not (heap and -heap[0][0] >> ID_TAIL_BITS > segments[-1].segment.last_deliver_at_ms):
-                if segments[-1].segment.least_id >= self.end_id:
+        with closing(read_ahead(partial(self._read, plan), allowed, threads=threads)) as read:
+            while segments or heap:
+                while segments and not (heap and -heap[0][0] >> ID_TAIL_BITS > segments[-1].segment.last_deliver_at_ms):
+                    self.looked_back_ms = min(self.looked_back_ms, segments[-1].segment.last_deliver_at_ms + 1)
+                    if self.reads == MOST_READS:
+                        return
                     segments.pop()
-                    continue
-                self.looked_back_ms = min(self.looked_back_ms, segments[-1].segment.last_deliver_at_ms + 1)
-                if self.reads == MOST_READS:
-                    return
-                for found in self._read(plan, segments.pop()):
-                    if found.checked.id not in seen:
-                        seen.add(found.checked.id)
-                        heapq.heappush(heap, (-int.from_bytes(found.checked.id), found))
-            if heap:
-                yield heapq.heappop(heap)[1]
+                    self.reads += 1
+                    for found in next(read):
+                        if found.checked.id not in seen:
+                            seen.add(found.checked.id)
+                            heapq.heappush(heap, (-int.from_bytes(found.checked.id), found))
+                if heap:
+                    yield heapq.heappop(heap)[1]
 
     def _read(self, plan: Plan, planned: PlannedSegment) -> Sequence[FoundMessage]:
-        self.reads += 1
         try:
             rows = segment_rows(self.storage.objects, planned.object_name, planned.segment)
         except (CorruptLedger, ObjectMissing) as error:
