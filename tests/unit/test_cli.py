@@ -381,6 +381,7 @@ def test_bad_arguments_are_one_clear_line(orders: Shell, arguments: tuple[str, .
 
 WITHOUT_JSON = {
     "docs": "prints Markdown",
+    "worker": "prints what its functions print",
     "topics delete": "prints nothing",
     "recurring cancel": "prints nothing",
     "damaged retry": "prints a sentence",

@@ -740,8 +740,8 @@ class Tidewheel:
     def create_subscription(self, topic: str, name: str, **settings: Unpack[NewSubscriptionSettings]) -> Subscription:
         """Creates a subscription with its own queue, or returns the existing subscription.
 
-        The queue is named `<stack>-<topic>-<name>`. A message that is handed out five times without being acknowledged
-        goes to the queue `...-dead`, or with a plain reader after ten receives. Both queues keep messages for 14 days.
+        The queue is named `<stack>-<topic>-<name>`. A message that is received ten times without being acknowledged goes
+        to the queue `...-dead`. Both queues keep messages for 14 days.
 
         Args:
             topic: the topic.
