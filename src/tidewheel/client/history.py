@@ -134,7 +134,7 @@ def history(
 
 
 def _told(core: Core, state: TopicState, look: Passed, read_ms: int) -> Iterator[SentMessage]:
-    """Yields the found messages that were sent, or perhaps sent, with what is known of each."""
+    """Yields the found messages that were sent, or perhaps sent, with their subscriptions."""
     storage, topic = core.connection.storage, state.topic
     states: dict[Owner, State] | None = None
     parked: set[Owner] | None = None

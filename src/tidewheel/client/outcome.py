@@ -1,4 +1,4 @@
-"""Tells what became of a planned message for one subscription.
+"""Tells whether a subscription's queue took a planned message.
 
 A message was *sent* when its subscription's queue took it. SQS shows it from its due time on. A consumer that claims
 messages *takes* one. SQS does not tell what other consumers do.
@@ -124,7 +124,7 @@ class Known:
         return sorted(told, key=lambda each: (each.name, each.replayed))
 
     def _outcome(self, found: FoundMessage, done: Delivery, cancelled: bool) -> Outcome:
-        """Returns what became of a message whose delivery is done, as far as the delivery tells."""
+        """Returns the outcome of a message whose delivery is done, as far as the delivery tells."""
         from tidewheel.flows.waiting.peek import is_taken
 
         tally, expires_ms, due_ms = done.tally, found.expires_at_ms, found.checked.deliver_at_ms

@@ -740,7 +740,7 @@ class Tidewheel:
     def create_subscription(self, topic: str, name: str, **settings: Unpack[NewSubscriptionSettings]) -> Subscription:
         """Creates a subscription with its own queue, or returns the existing subscription.
 
-        The queue is named `<stack>-<topic>-<name>`. A message that is received ten times without being acknowledged goes
+        The queue is named `<stack>-<topic>-<name>`. A message that is received ten times, and never acknowledged, goes
         to the queue `...-dead`. Both queues keep messages for 14 days.
 
         Args:

@@ -388,7 +388,7 @@ def dead_letter_url(sqs: SQSClient, queue_url: str, advice: str = _LAST_ATTEMPT)
     """Returns the URL of a queue's dead-letter queue. SQS requires both in the same account and Region.
 
     Args:
-        advice: what to do without one.
+        advice: the remedy without one.
 
     Raises:
         InvalidValue: the queue has no dead-letter queue.

@@ -1,1 +1,1 @@
-"""Holds the consumer: what receives, claims, handles and acknowledges messages."""
+"""Receives, claims, handles and acknowledges messages."""

@@ -1,4 +1,4 @@
-"""Handles the messages of one subscription with a function, and decides what becomes of each.
+"""Handles the messages of one subscription with a function, and settles each.
 
 the function returns                              --> acknowledged
 RetryLater                                        --> sent again as it says, acknowledged

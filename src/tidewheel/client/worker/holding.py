@@ -1,4 +1,4 @@
-"""Tracks the messages that a worker holds of one subscription, and says what to ask of SQS and when. Does no I/O.
+"""Tracks the messages that a worker holds of one subscription, and says which request of SQS is due. Does no I/O.
 
     received --> buffer --> running --> done --DeleteMessageBatch--> gone
                    |           +-- failed: comes again after its visibility time-out

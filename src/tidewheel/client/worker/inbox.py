@@ -188,7 +188,7 @@ class Inbox:
         delay: Delay | None = None,
         counts: bool = True,
     ) -> Receipt | None:
-        """Does what `Consumer.retry_later` promises.
+        """Sends a message again, or buries it. See `Consumer.retry_later`.
 
         Args:
             error: the reason of a dead letter.
@@ -240,7 +240,7 @@ class Inbox:
     def rule(self) -> tuple[int | None, int | None]:
         """The queue's visibility time-out in seconds, and how often SQS hands a message out.
 
-        None for what the queue has not, or what AWS does not tell.
+        None: the queue has none, or AWS does not tell.
         """
         with suppress(*AWS_ERRORS):
             found = attributes_of(self.core.connection.sqs, self.queue_url, "VisibilityTimeout", "RedrivePolicy")

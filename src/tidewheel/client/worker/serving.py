@@ -54,14 +54,14 @@ class Station:
     Args:
         handling: the function and its rules.
         inbox: the subscription's queue.
-        arounds: what runs around the function.
+        arounds: generator functions that run around the function.
         wait_s: how long a poll waits, 0 to 20 seconds.
         loop: runs coroutine functions.
         told: called after `error` or `refused` has changed.
 
     Attributes:
         error: ends the worker.
-        refused: what AWS refuses, at the start or for REFUSED_S. None again once AWS accepts it.
+        refused: the refusal of AWS, at the start or for REFUSED_S. None again once AWS accepts it.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Station:
             each.start()
 
     def stop(self) -> None:
-        """Begins nothing more. What is in the buffer goes back at once, the poll and running messages are finished."""
+        """Begins nothing more. The buffer goes back at once, the poll and running messages are finished."""
         self._stop.set()
         with self._lock:
             self._room.notify_all()
@@ -114,7 +114,7 @@ class Station:
         self._soon.set()
 
     def wait(self, end_s: float) -> None:
-        """Waits for what was begun until a time of the monotonic clock, then lets go of it."""
+        """Waits for running messages until a time of the monotonic clock, then lets go of them."""
         while self._keeper.is_alive() and (left_s := end_s - time.monotonic()) > 0:
             self._keeper.join(min(_LOOK_S, left_s))
         if self._keeper.is_alive() and self._unfinished:
@@ -280,7 +280,7 @@ class Station:
                 return
 
     def _round(self, last: bool) -> None:
-        """Acknowledges, gives back and extends what is due. What AWS refuses of one is no obstacle to the others."""
+        """Acknowledges, gives back and extends messages in time. A refusal of one call is no obstacle to the others."""
         try:
             while self._acknowledge(last) and last:
                 pass

@@ -64,7 +64,7 @@ class Worker:
 
         Args:
             tw: the client. None: the client of the environment.
-            finish_s: seconds after a signal or `stop` for what was begun. ECS and Kubernetes kill after 30 by default,
+            finish_s: seconds after a signal or `stop` for begun messages. ECS and Kubernetes kill after 30 by default,
                 and the last acknowledgements take up to 6.
             wait_s: how long a poll waits, 0 to 20 seconds. A poll is billed, also an empty one.
             create: whether to create missing topics and subscriptions, for development.
@@ -99,7 +99,7 @@ class Worker:
     ) -> Callable[[Function], Function]:
         """Registers a function for the messages of a subscription. Use it as a decorator.
 
-        The function gets the message, and what `parse` returned if there is `parse`. When it returns, the message is
+        The function gets the message, and the result of `parse` if there is one. When it returns, the message is
         acknowledged. After an error, the message is sent again later, to this subscription only, and is a dead letter
         after the last attempt. The function may raise `RetryLater` and `Reject`.
 
@@ -143,7 +143,7 @@ class Worker:
     def around(self, function: Function) -> Function:
         """Registers a generator function that runs around each message, in the handler's own thread or task.
 
-        What is before its `yield` runs before the handler, what is behind runs after. The first registered is the
+        The part before its `yield` runs before the handler, the rest after. The first registered is the
         outermost. An async generator function serves coroutine functions only.
 
         Raises:
@@ -173,7 +173,7 @@ class Worker:
     def run(self, *, stop: threading.Event | None = None) -> None:
         """Works until SIGTERM or Ctrl-C. In another thread than the main one, works until `stop` is set.
 
-        The first signal ends the polls, gives back what was received and not begun, finishes what was begun within
+        The first signal ends the polls, gives back messages that were not begun, finishes those that were begun within
         `finish_s` seconds, and sends the last acknowledgements. A message that is not finished by then comes again. A
         second signal ends the program at once. A handler for these signals that the program has set itself stays: let
         it set `stop`.
@@ -281,7 +281,7 @@ class Worker:
         self._handlings = {address: self._handlings[address]}
 
     def prepare(self, tw: Tidewheel, *, passes: tuple[type[Exception], ...] = ()) -> None:
-        """Checks all functions against their queues, and creates what is missing if the worker may. See `run`.
+        """Checks all functions against their queues, and creates missing ones if the worker may. See `run`.
 
         Args:
             passes: errors that do not matter.
@@ -356,8 +356,8 @@ class Worker:
         """Handles the messages that are receivable now, in the calling thread, for `stack.drain`.
 
         Args:
-            raises: whether to raise a function's error, after what became of the message. RetryLater, Reject and what
-                is rejected are no errors.
+            raises: whether to raise a function's error, once the message is settled. RetryLater, Reject and
+                rejected errors do not count.
 
         Returns:
             Whether there was a message.

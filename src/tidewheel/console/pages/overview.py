@@ -1,4 +1,4 @@
-"""The first screen: what needs attention, what was sent and is due, and the topics; and the findings of `health`."""
+"""The first screen: problems, sent and due messages, and the topics; and the findings of `health`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPICS = 20
 
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
-    """Reads the topics' names, and the stats of those in view, with what was sent."""
+    """Reads the topics' names, and the stats and sent messages of those in view."""
     topics = console.reader.read(console.client.topics)
     names = sorted(each.name for each in topics.value or ())
     after = request.query_params.get("after", "")
@@ -45,7 +45,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
 
 
 def attention(stats: TopicStats) -> list[tuple[str, str, str, str, Any]]:
-    """Returns what needs attention in a topic, as level, address below the topic, place, words and since when."""
+    """Returns the problems of a topic, as level, address below the topic, place, words and since when."""
     found: list[tuple[str, str, str, str, Any]] = []
     for each in stats.subscriptions:
         where = f"{stats.topic}/{each.name}"

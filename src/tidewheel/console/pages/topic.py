@@ -1,4 +1,4 @@
-"""One topic: what is next, its subscriptions and wheel, its ledgers; its recurring messages."""
+"""One topic: its next messages, its subscriptions and wheel, its ledgers; its recurring messages."""
 
 from __future__ import annotations
 
