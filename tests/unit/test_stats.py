@@ -195,7 +195,7 @@ def test_a_message_is_counted_where_it_is_on_its_way(memory: MemoryTidewheel) ->
     [taken] = client.receive("orders", "billing")
     stats = client.stats("orders")
     assert (stats.in_flight, stats.dead) == (1, 0)
-    for _ in range(5):
+    for _ in range(10):
         memory.advance(minutes=2)
         client.receive("orders", "billing")
     stats = client.stats("orders")
