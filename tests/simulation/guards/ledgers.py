@@ -214,7 +214,7 @@ GUARDS = (
     ),
     Guard(
         "a plan brings nothing that was purged",
-        due_rows._due,
+        due_rows.due_rows,
         instead("without_purged", lambda _, rows, __: rows),
         worlds.PURGE_PLAN,
     ),
