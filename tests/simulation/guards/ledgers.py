@@ -29,6 +29,10 @@ def _end_a_slot_earlier(delete: Any, ports: Any, state: Any, buckets: Any, *rest
     return delete(ports, state, earlier, *rest)
 
 
+def _end_plans_at_their_begin(delete: Any, ports: Any, state: Any, buckets: Any, plans: Any, *rest: Any) -> Any:
+    return delete(ports, state, buckets, [(first, first) for first, _ in plans], *rest)
+
+
 def _delete_only_after_a_raise(collect: Any, ports: Any, topic: str) -> Any:
     raised: list[bool] = []
 
@@ -106,7 +110,7 @@ GUARDS = (
     Guard(
         "a plan stays until its end is behind all cursors",
         collecting._delete,
-        instead("plans.ranges", lambda ranges, topic: [(first, first) for first, _ in ranges(topic)]),
+        wrapped(_end_plans_at_their_begin),
         worlds.COLLECT_PAUSED,
     ),
     Guard(
