@@ -9,7 +9,7 @@ from typing import Any
 from tests.simulation.conditions import unwritten
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import ledger_worlds as worlds
-from tests.simulation.removal import always, changed, early, instead, moved, reads, wrapped
+from tests.simulation.removal import always, changed, early, instead, moved, reads, together, wrapped
 from tidewheel.flows.administration import purge as purging
 from tidewheel.flows.administration import subscribe as subscribing
 from tidewheel.flows.delivery import direct, due_rows
@@ -31,6 +31,10 @@ def _end_a_slot_earlier(delete: Any, ports: Any, state: Any, buckets: Any, *rest
 
 def _end_plans_at_their_begin(delete: Any, ports: Any, state: Any, buckets: Any, plans: Any, *rest: Any) -> Any:
     return delete(ports, state, buckets, [(first, first) for first, _ in plans], *rest)
+
+
+def _delete_all_trash(delete: Any, ports: Any, state: Any, buckets: Any, plans: Any, _: Any, *rest: Any) -> Any:
+    return delete(ports, state, buckets, plans, ports.merges.trash(state.topic), *rest)
 
 
 def _delete_only_after_a_raise(collect: Any, ports: Any, topic: str) -> Any:
@@ -86,7 +90,7 @@ GUARDS = (
     Guard(
         "merged ledgers stay while a plan names them",
         collecting._delete,
-        always(before="merges.delete_trash"),
+        together(always(before="merges.delete_trash"), wrapped(_delete_all_trash)),
         worlds.MERGE_LAGGING,
     ),
     Guard(
