@@ -37,6 +37,11 @@ def _delete_all_trash(delete: Any, ports: Any, state: Any, buckets: Any, plans: 
     return delete(ports, state, buckets, plans, ports.merges.trash(state.topic), *rest)
 
 
+def _until_inside_a_plan(until: Any, ports: Any, *rest: Any) -> Any:
+    no_plans = changed(ports, plans=changed(ports.plans, ranges=lambda *_, **__: []))
+    return until(no_plans, *rest)[0], until(ports, *rest)[1]
+
+
 def _delete_only_after_a_raise(collect: Any, ports: Any, topic: str) -> Any:
     raised: list[bool] = []
 
@@ -174,7 +179,7 @@ GUARDS = (
     Guard(
         "collected_until is a boundary of plans",
         collecting._until,
-        instead("plans.ranges", lambda *_: []),
+        wrapped(_until_inside_a_plan),
         worlds.EARLIEST,
     ),
     Guard(
