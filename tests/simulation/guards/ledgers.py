@@ -9,6 +9,7 @@ from typing import Any
 from tests.simulation.conditions import unwritten
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import ledger_worlds as worlds
+from tests.simulation.guards import recurring_worlds
 from tests.simulation.removal import always, changed, early, instead, moved, reads, together, wrapped
 from tidewheel.flows.administration import purge as purging
 from tidewheel.flows.administration import subscribe as subscribing
@@ -144,7 +145,7 @@ GUARDS = (
         "a topic is collected again while something is left that nobody needs",
         collecting._next_at_ms,
         wrapped(lambda *_: None),
-        worlds.COLLECT_HAND_OUT,
+        recurring_worlds.RECURRING_COLLECT,
     ),
     Guard(
         "a new subscription is seen by a collection",

@@ -13,6 +13,8 @@ from tests.simulation.healing import DAY, HOUR, SLOT_S, START_MS, TOPIC, dispatc
 from tests.simulation.small_world import SmallWorld
 from tidewheel.client.recurring import end, make
 from tidewheel.flows.administration.pause import pause
+from tidewheel.flows.delivery.work import do_task
+from tidewheel.flows.maintenance.collect import collect
 from tidewheel.model.message import Message
 from tidewheel.model.recurrence import parse_rule
 from tidewheel.model.validation import OutgoingMessage
@@ -120,6 +122,22 @@ def RECURRING_PAUSED(world: SmallWorld) -> None:
             sorted(world.received("late")) == sorted(world.received("billing")), "late did not get what billing got"
         )
     )
+
+
+@scenario("collect beside the last occurrences", "billing", inline_rows=1)
+def RECURRING_COLLECT(world: SmallWorld) -> None:
+    """The last plan of a recurring message, which no ledger has, is delivered while its topic is collected."""
+    _recurs(world, world.service)
+    world.at(14)
+    dispatch_as_function(world.service)
+    end(world.service, lambda: world.state, "tick")
+    world.at(17)
+    dispatch_as_function(world.service)
+    require(world.state.next_slot is None, "arranging: another dispatch will come")
+    [only] = world.service.queues.take_jobs()
+    world.act("collect", lambda ports: collect(ports, TOPIC))
+    world.act("deliver", lambda ports: do_task(ports, only), again=True)
+    world.at_end.append(lambda: require(len(world.received("billing")) == 3, "occurrences are missing, or came twice"))
 
 
 RECUR_DISPATCH = Scenario(name="a recurring message against dispatch", build=lambda: _recur_and_dispatch(9, 8))
