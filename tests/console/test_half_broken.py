@@ -126,7 +126,7 @@ def test_a_slow_page_holds_up_no_other_and_each_tells_its_own_requests(
 
 
 def test_the_page_comes_when_nothing_can_be_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("topics", "stats", "health", "recurring", "get", "subscriptions", "peek", "ledgers"):
+    for name in ("topics", "stats", "health", "recurring", "get", "peek", "ledgers", "history", "sent_by_hour"):
         fails(site, monkeypatch, name, refuse("AccessDenied"))
     id = "01M89Q21GM5BYH7NQ9AJ4M8DT0"
     for path in (
@@ -135,8 +135,11 @@ def test_the_page_comes_when_nothing_can_be_read(site: Site, monkeypatch: pytest
         "/topics/orders",
         "/topics/orders/messages",
         f"/topics/orders/messages/{id}",
+        "/topics/orders/sent",
         "/topics/orders/recurring",
         "/topics/orders/dead",
+        "/dead",
+        f"/search?topic=orders&q={id}",
         "/cost",
     ):
         status, _, text = site.ask(path)

@@ -21,7 +21,7 @@ def test_a_program_serves_the_console_of_a_service_in_memory_and_lists_messages_
         page = ask(application, f"/topics/orders/messages?from={midnight:%Y-%m-%dT%H:%M:%SZ}").text
         assert [each in page for each in ids] == [False, True, True]
         assert "not counted here" in page
-        topic = ("/topics/orders", f"/topics/orders/messages/{ids[0]}", "/topics/orders/dead")
-        for path in ("/", *topic, "/trouble", "/cost"):
+        topic = ("/topics/orders", f"/topics/orders/messages/{ids[0]}", "/topics/orders/dead", "/topics/orders/sent")
+        for path in ("/", *topic, "/trouble", "/cost", "/dead", "/search?q=k"):
             assert ask(application, path).status == 200, path
         assert ask(application, "/nothing").status == 404

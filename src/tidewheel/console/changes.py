@@ -216,12 +216,13 @@ def _look(console: Console, asked: Asked) -> Result:
 def _settle(console: Console, asked: Asked, *, again: bool) -> Result:
     """Redrives or deletes the letters of a group, one letter, or those that are ticked, of one or more queues."""
     chosen: dict[tuple[str, str], dict[str, Any]] = {}
-    if group := asked.many.get("group"):
-        topic, name, cause = group[0].split("/", 2)
-        chosen[topic, name] = {"cause": cause}
-    for topic, name, id in (each.split("/") for each in asked.many.get("letter", asked.many.get("letters", []))):
-        if not group:
-            chosen.setdefault((topic, name), {"ids": []})["ids"].append(id)
+    group = asked.many.get("group", [])[:1]
+    for each in group or asked.many.get("letter") or asked.many.get("letters", []):
+        topic, name, rest = [*each.split("/", 2), "", ""][:3]
+        if group:
+            chosen[topic, name] = {"cause": rest}
+        else:
+            chosen.setdefault((topic, name), {"ids": []})["ids"].append(rest)
     if not chosen:
         raise InvalidValue("letters", "", "tick at least one letter")
     done, client = 0, console.client

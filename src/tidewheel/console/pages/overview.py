@@ -29,14 +29,14 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     sent = console.sent_by_hour(shown)
     found = [each.value for each in stats if each.value is not None]
     waiting = {each.name: None if each.problem else each.waiting for each in topics.value or ()}
-    local = console.local
+    oldest = console.reader.read_all(partial(console.local.oldest, name) for name in shown) if console.local else []
     alerts = [alert for each in found for alert in attention(each)]
     console.attention = sum(level != "paused" for level, *_ in alerts)
     return "overview.html", {
         "topics": topics,
         "names": names,
         "rows": list(zip(shown, stats, sent, strict=True)),
-        "oldest": {} if local is None else {name: local.oldest(name) for name in shown},
+        "oldest": {name: each.value for name, each in zip(shown, oldest, strict=False)},
         "estimates": waiting,
         "later": shown[-1] if len(behind) > TOPICS else None,
         "hours": wheel.hours([each.value for each in sent if each.value], [each.by_hour for each in found]),
