@@ -51,6 +51,7 @@ def test_a_message_is_sent_from_the_overview_and_from_its_topic(site: Site, tab:
         assert result(tab).startswith("Sent. It is due at 2026-11-28")
         page.get_by_role("status", name="Result").get_by_role("link").click()
         page.wait_for_url("**/messages/*")
+        page.get_by_text("It is being taken in.").wait_for()
         site.stack.advance(minutes=6)
         page.reload()
         assert page.get_by_role("region", name="Body").inner_text().count('"id": 17') == 1

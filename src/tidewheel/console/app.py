@@ -85,6 +85,7 @@ class Console:
     Attributes:
         attention: the number of things that need attention, as last counted.
         topic: the topic that a message was last sent to.
+        sent: the ids of the last messages that were sent here, and when.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Console:
         self.hide_bodies, self.who = hide_bodies, who
         self.reader, self.results = Reader(requests), Results()
         self.attention, self.topic = 0, ""
+        self.sent: dict[str, datetime] = {}
         self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
         self._kept: OrderedDict[str, Page] = OrderedDict()
         self._made: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()

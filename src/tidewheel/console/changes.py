@@ -37,6 +37,7 @@ _FORM_BYTES = 2_000_000
 
 _FORM_FIELDS = 2000
 LETTERS_RECEIVED = 100
+_SENT_KEPT = 100
 
 _audit = logging.getLogger("tidewheel.console.audit")
 
@@ -179,7 +180,7 @@ def _send(console: Console, asked: Asked) -> Result:
     notes = "" if key is None else " If another message with its key waits, it is dropped."
     if console.reader.read(console.client.subscriptions, topic).value == []:
         notes += " The topic has no subscription: nobody gets it."
-    console.topic = topic
+    console.topic, console.sent = topic, dict([*console.sent.items(), (receipt.id, console.now())][-_SENT_KEPT:])
     told = f"Sent. It is due at {receipt.deliver_at:%Y-%m-%d %H:%M:%S} UTC. It is being taken in: for up to five"
     return Result(f"{told} minutes, no page counts it.{notes} Its id is", link=link)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,12 +17,15 @@ from tidewheel.client.waiting import MessageState, MessageStatus, Place
 from tidewheel.console.reading import reason
 from tidewheel.console.text import BODY_IN_DETAIL, moment
 from tidewheel.errors import TidewheelError
+from tidewheel.model.triggers import BULK_WINDOW_S
 
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
 
 _WAY = ("ingest queue", "waiting", "sealed", "planned", "delivering", "sent")
 """The words of docs/states.md for a message that comes in time."""
+_TAKEN_IN = timedelta(seconds=BULK_WINDOW_S + 60)
+"""How long a message that was just sent may be in no ledger."""
 _UNDER_WAY = (Place.PLANNED, Place.DELIVERING, Place.PARKED)
 _ENDS = (
     *(MessageState.CANCELLED, MessageState.PURGED, MessageState.EXPIRED),
@@ -52,6 +55,9 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         in_queue = bool(queued and queued.value)
         values["steps"] = life(status, queued.value if queued else None)
         values["next"] = next_step(status, console.now(), in_queue)
+        sent_at = console.sent.get(id)
+        if status.state is MessageState.UNKNOWN and not in_queue and sent_at and console.now() < sent_at + _TAKEN_IN:
+            values |= {"steps": [Step(word="ingest queue", at=sent_at, now=True)], "next": "It is being taken in."}
         values |= _body(console, status)
         values |= {"open": can_be_stopped(status), "ended": status.state in _ENDS}
     return "message.html", values
