@@ -174,19 +174,6 @@ def test_a_chosen_letter_or_a_group_is_redriven_or_deleted_and_the_others_stay(m
             client.delete_dead_letters(TOPIC, "billing", **given)
 
 
-def test_attempts_begin_anew_when_sqs_moves_all_letters(memory: MemoryTidewheel) -> None:
-    client = topic(memory)
-    consumer = Consumer(client, TOPIC, "billing", max_attempts=2)
-    client.send(TOPIC, "x")
-    for _ in range(2):
-        memory.advance(minutes=1)
-        consumer.retry_later(*consumer.receive(), delay="1s")
-    client.redrive(TOPIC, "billing")
-    memory.advance(seconds=1)
-    [again] = consumer.receive()
-    assert again.attempt == 0 and again.original_id
-
-
 @pytest.mark.parametrize("broken", ["send_message", "delete_message", "change_message_visibility_batch"])
 def test_a_redrive_that_stops_loses_nothing_and_makes_at_most_one_copy(
     memory: MemoryTidewheel, broken: str, monkeypatch: pytest.MonkeyPatch
