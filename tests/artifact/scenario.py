@@ -33,7 +33,7 @@ READERS = (ALL, SMALL, PAUSED, REPORTS, WORKER)
 ZONE = "Europe/Zurich"
 _INGESTED_MS = 12 * MINUTE_MS
 """The bulk queue's window and more: after that, what was sent waits in a ledger."""
-_MAX_RECEIVES = 5
+_MAX_RECEIVES = 10
 """A subscription's queue keeps a message as a dead letter when it was received so often."""
 _LARGE_CHARACTERS = 1_200_000
 """More than SQS takes."""

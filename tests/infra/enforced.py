@@ -386,7 +386,7 @@ def is_foreign_and_large(world: World) -> None:
 
 def is_collected_by_dispatch(world: World) -> None:
     """Dispatch collects a topic and old tombstones before the sweep does."""
-    topic = world.topic("collected", collect_interval_s=3_600, claims="none")
+    topic = world.topic("collected", collect_interval_s=3_600, claims="none", retention_days=0)
     with world.patched(tidewheel__model__tombstone__KEPT_S=0):
         world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
     world.client.send(topic, "y", delay="3h")
