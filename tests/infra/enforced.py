@@ -47,7 +47,7 @@ class World:
 
     def topic(self, name: str, *subscriptions: str, **settings: Any) -> str:
         """Makes a topic with subscriptions, "mail" if none is named."""
-        self.client.create_topic(name, **{"collect_interval_s": 21_600, **settings})
+        self.client.create_topic(name, **{"collect_interval_s": 21_600, "retention_days": 0, **settings})
         for subscription in subscriptions or ("mail",):
             self.client.create_subscription(name, subscription, reader="tidewheel")
         return name

@@ -21,7 +21,7 @@ from tidewheel.cdk.nag_suppressions import acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.queues import grant_queue_sends, terminal_queue
 from tidewheel.cdk.statements import allow
-from tidewheel.cdk.storage import DAILY_WORK, KEYS, LISTED, NOTES, OF_PACKS, TOMBSTONES, TOPICS, Storage
+from tidewheel.cdk.storage import DAILY_WORK, ITEM_WRITES, KEYS, LISTED, NOTES, OF_PACKS, TOMBSTONES, TOPICS, Storage
 from tidewheel.model.object_names import (
     ASIDE,
     CHECKPOINTS,
@@ -165,9 +165,7 @@ class TimingWheel(Construct):
         """
         allow(self.role, ["lambda:InvokeFunction"], [self.dispatch.function_arn])
         for function in (self.dispatch, self.sweep):
-            storage.grant_items(
-                function, TOPICS, "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"
-            )
+            storage.grant_items(function, TOPICS, *ITEM_WRITES)  # both also put trash and records of deliveries
             # Those that are needed for longer are put again.
             storage.grant_items(function, TOMBSTONES, "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query")
             storage.grant_items(function, KEYS, "dynamodb:Query")  # a checkpoint has the keys that no ledger has
@@ -178,7 +176,6 @@ class TimingWheel(Construct):
             storage.grant_listing(function, versions=True)
             self.grant_schedule(function)
             grant_queue_sends(function, delivery.work_queue)
-        storage.grant_items(self.dispatch, TOPICS, "dynamodb:PutItem")
         storage.grant_objects(self.dispatch, "s3:GetObject", prefixes=(LEDGERS, PLANS))
         storage.grant_objects(self.dispatch, "s3:PutObject", prefixes=(PLANS,))
         delivery.grant_sends(self.dispatch)
