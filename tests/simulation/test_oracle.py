@@ -103,7 +103,8 @@ def twice(patch: Patch) -> None:
 
 
 def collected_early(patch: Patch) -> None:
-    patch.setattr(collect, "_until", lambda _ports, state, _needed, _now_ms: state.planned)
+    until = collect._until
+    patch.setattr(collect, "_until", lambda ports, state, *rest: (state.planned, until(ports, state, *rest)[1]))
 
 
 def left_behind(patch: Patch) -> None:
