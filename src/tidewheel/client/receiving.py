@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.connection import Connection
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from tidewheel.client.core import Core
+
+T = TypeVar("T")
 
 RECEIVE_BATCH = 10
 MAX_WAIT_S = 20
@@ -152,21 +154,24 @@ def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> 
     return found
 
 
-def hide(sqs: SQSClient, queue_url: str, messages: Iterable[ReceivedMessage], seconds: int) -> list[ReceivedMessage]:
-    """Hides received messages for so many seconds from now, ten a call. Returns those that SQS refuses to hide.
+def hide(sqs: SQSClient, queue_url: str, handles: Iterable[str], seconds: int) -> set[str]:
+    """Hides received messages for so many seconds from now, ten a call. With 0 seconds, shows them again.
 
-    SQS refuses a message that was deleted, or that has been visible again.
+    Args:
+        handles: the messages' receipt handles.
+
+    Returns:
+        The handles that SQS refuses: the message was deleted, or has been visible again.
     """
-    refused: list[ReceivedMessage] = []
-    for batch in _tens(list(messages)):
+    refused = set[str]()
+    for batch in _tens(list(handles)):
         answer = sqs.change_message_visibility_batch(
             QueueUrl=queue_url,
             Entries=[
-                {"Id": str(i), "ReceiptHandle": each.receipt_handle, "VisibilityTimeout": seconds}
-                for i, each in enumerate(batch)
+                {"Id": str(i), "ReceiptHandle": each, "VisibilityTimeout": seconds} for i, each in enumerate(batch)
             ],
         )
-        refused += [batch[int(each["Id"])] for each in answer.get("Failed", []) if each["SenderFault"]]
+        refused |= {batch[int(each["Id"])] for each in answer.get("Failed", []) if each["SenderFault"]}
     return refused
 
 
@@ -211,8 +216,8 @@ def _delete_batch(sqs: SQSClient, queue_url: str, batch: list[ReceivedMessage]) 
     return permanent, transient
 
 
-def _tens(messages: list[ReceivedMessage]) -> list[list[ReceivedMessage]]:
-    return [messages[i : i + RECEIVE_BATCH] for i in range(0, len(messages), RECEIVE_BATCH)]
+def _tens(several: list[T]) -> list[list[T]]:
+    return [several[i : i + RECEIVE_BATCH] for i in range(0, len(several), RECEIVE_BATCH)]
 
 
 def move_payload(connection: Connection, topic: str, message: OutgoingMessage, old_id: str) -> OutgoingMessage:

@@ -21,6 +21,7 @@ from botocore.exceptions import ClientError
 from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client.connection import Connection
 from tidewheel.client.operations.subscription_queues import dead_letter_url_of
+from tidewheel.client.receiving import RECEIVE_BATCH, hide
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, QueueUnavailable, Reject, RetryLater
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES, MessageId
@@ -38,7 +39,6 @@ NO_DEAD_LETTERS = "the queue has no dead-letter queue; give it a RedrivePolicy"
 _CREATE = "create a queue of this name, or name another queue in the RedrivePolicy; the messages stay where they are"
 _HIDDEN_S = 120
 """How long a received dead letter is hidden from others, if the caller stops."""
-_BATCH = 10
 _REASON_CHARACTERS = 200
 _NUMBER = re.compile(r"\d+")
 _LAST_ATTEMPT = (
@@ -294,7 +294,7 @@ def drained(
                     break
         finally:
             with suppress(*AWS_ERRORS):  # they come back after _HIDDEN_S
-                show(connection, url, stay)
+                hide(sqs, url, stay, 0)
     return done
 
 
@@ -315,7 +315,7 @@ def received(connection: Connection, url: str, most: int) -> Iterator[list[Messa
     while most > 0:
         answer = connection.sqs.receive_message(
             QueueUrl=url,
-            MaxNumberOfMessages=min(_BATCH, most),
+            MaxNumberOfMessages=min(RECEIVE_BATCH, most),
             VisibilityTimeout=_HIDDEN_S,
             WaitTimeSeconds=1,  # otherwise SQS asks only some of its servers
             AttributeNames=every,
@@ -326,14 +326,6 @@ def received(connection: Connection, url: str, most: int) -> Iterator[list[Messa
             return
         most -= len(messages)
         yield messages
-
-
-def show(connection: Connection, url: str, handles: list[str]) -> None:
-    """Makes received messages visible again."""
-    for first in range(0, len(handles), _BATCH):
-        some = enumerate(handles[first : first + _BATCH])
-        entries: Any = [{"Id": str(i), "ReceiptHandle": each, "VisibilityTimeout": 0} for i, each in some]
-        connection.sqs.change_message_visibility_batch(QueueUrl=url, Entries=entries)
 
 
 def dead_letter_of(raw: Mapping[str, Any], of: SubscriptionState, policy: str) -> DeadLetter:

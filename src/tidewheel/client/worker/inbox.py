@@ -231,9 +231,10 @@ class Inbox:
         except DeleteFailed as error:
             _log.warning("queue %s: %s", self.queue_url, error)
 
-    def hide(self, messages: list[ReceivedMessage], seconds: int) -> list[ReceivedMessage]:
-        """Hides messages for so many seconds from now, as `receiving.hide`."""
-        return receiving.hide(self.core.connection.sqs, self.queue_url, messages, seconds)
+    def hide(self, messages: list[ReceivedMessage], seconds: int) -> set[str]:
+        """Hides messages for so many seconds from now. Returns the receipt handles that SQS refuses."""
+        handles = [each.receipt_handle for each in messages]
+        return receiving.hide(self.core.connection.sqs, self.queue_url, handles, seconds)
 
     # ---- the queue
     @cached_property

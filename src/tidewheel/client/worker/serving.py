@@ -306,7 +306,7 @@ class Station:
         refused = self._inbox.hide([each.message for each in fading], int(hidden_s))
         for each in fading:
             each.visible_s = now_s + hidden_s
-            if each.message in refused:  # it was late, and another may have it: nothing more to keep
+            if each.message.receipt_handle in refused:  # it was late, and another may have it: nothing more to keep
                 each.visible_s = inf
                 _log.warning("message %s of %s was not kept in time; it may come again", each.message.id, self._name)
 
