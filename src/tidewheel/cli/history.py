@@ -15,6 +15,7 @@ from tidewheel.cli.output import print_error, print_json, print_table, progress_
 from tidewheel.cli.target import client
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
+from tidewheel.model.message import looks_like_id
 from tidewheel.model.untrusted import visible
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def sent(
     as_json: AsJson = False,
 ) -> None:
     """Show messages that were sent, the newest first: when each queue took them, and when a consumer did."""
-    until = end if end is not None and len(end) == 26 and end.isalnum() else time_of(end, "--until")
+    until = end if end is not None and looks_like_id(end) else time_of(end, "--until")
     history = client(ctx).history(topic, subscription, time_of(start, "--from"), until, key, group)
     found = list(islice(history, count))
     if as_json:

@@ -19,6 +19,7 @@ from tidewheel.cli.output import console, is_utf8, print_json, show, table
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
 from tidewheel.model.duration import read_time
+from tidewheel.model.message import looks_like_id
 from tidewheel.model.untrusted import visible
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ MOST_TOPICS = 100
 """Topics of which one look reads the statistics. Each takes about ten requests, see `topic_stats`."""
 _SHOWN = 1000
 """Characters of a key or body that `peek` shows at most."""
-_ID_CHARACTERS = 26
 UNKNOWN = 4
 """Exit code if no record has the message."""
 _LONGEST = 40
@@ -326,7 +326,7 @@ def _time(at: datetime | None, zone: str = "") -> str:
 
 def _after(text: str | None) -> str | datetime | None:
     found = None if text is None else read_time(text)
-    if text is None or (len(text) == _ID_CHARACTERS and text.isalnum()):
+    if text is None or looks_like_id(text):
         return text
     if found is None:
         raise InvalidValue("--after", text, "give a message id, or a time such as 2027-01-31T09:00:00Z")

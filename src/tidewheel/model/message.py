@@ -62,6 +62,7 @@ _DIGITS = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _SHIFTS = range(120, -1, -10)
 """Of the pairs of digits in an id's number."""
+_CHARACTERS = 26
 _ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 
 
@@ -172,6 +173,11 @@ def id_text(binary: bytes) -> MessageId:
     """Returns the 26 characters of an id's 16 bytes."""
     n = int.from_bytes(binary)
     return MessageId("".join([_PAIRS[n >> shift & 1023] for shift in _SHIFTS]))
+
+
+def looks_like_id(text: str) -> bool:
+    """Returns whether somebody who typed this text meant an id, perhaps a wrong one, and not a time or a key."""
+    return len(text) == _CHARACTERS and text.isalnum()
 
 
 def id_bytes(text: str) -> bytes:

@@ -21,6 +21,7 @@ from tidewheel.console.changes import time_of
 from tidewheel.console.pages.overview import TOPICS
 from tidewheel.console.reading import Read, reason
 from tidewheel.errors import InvalidValue, TidewheelError, UnknownMessage
+from tidewheel.model.message import looks_like_id
 
 if TYPE_CHECKING:
     from tidewheel.console.app import Console
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 A_PAGE = 50
 LINES = 10_000
 BACK = {"1": "a day", "7": "7 days", "30": "30 days", "": "all that is kept"}
-_ID_CHARACTERS = 26
 _FIELDS = ("key", "subscription", "until", "back")
 
 
@@ -77,7 +77,7 @@ def _look(console: Console, topic: str, typed: dict[str, str]) -> Callable[[], H
     """
     text = typed["until"]
     until: datetime | str | None = text or None
-    if text and not _is_id(text):
+    if text and not looks_like_id(text):
         until = time_of("until", text)
     days, since = typed["back"], None
     if days.isdecimal():
@@ -86,10 +86,6 @@ def _look(console: Console, topic: str, typed: dict[str, str]) -> Callable[[], H
             since = from_ - timedelta(days=int(days))
     subscription, key = typed["subscription"] or None, typed["key"] or None
     return partial(console.client.history, topic, subscription, since, until, key)
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == _ID_CHARACTERS and text.isalnum()
 
 
 def download(console: Console, request: Request) -> Response:
@@ -134,7 +130,7 @@ def search(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
 
     def of(topic: str) -> MessageStatus | None:
         with suppress(UnknownMessage):
-            found = client.get(topic, q) if _is_id(q) else client.get(topic, key=q)
+            found = client.get(topic, q) if looks_like_id(q) else client.get(topic, key=q)
             return None if found.state is MessageState.UNKNOWN else found
         return None
 
