@@ -214,8 +214,7 @@ class Worker:
         """
         if self._stations:
             raise InvalidValue("start", self, "this worker has started")
-        self.client = self.client or Tidewheel()
-        self.prepare(self.client)
+        self.prepare()
         if self._loop is None and any(each.is_async for each in self._handlings.values()):
             self._loop = self._own_loop = asyncio.new_event_loop()
             threading.Thread(target=_run, args=(self._loop,), name="tidewheel loop", daemon=True).start()
@@ -280,17 +279,20 @@ class Worker:
             raise InvalidValue("only", address, f"this worker handles {', '.join(self._handlings) or 'nothing'}")
         self._handlings = {address: self._handlings[address]}
 
-    def prepare(self, tw: Tidewheel, *, passes: tuple[type[Exception], ...] = ()) -> None:
+    def prepare(self, tw: Tidewheel | None = None, *, passes: tuple[type[Exception], ...] = ()) -> None:
         """Checks all functions against their queues, and creates missing ones if the worker may. See `run`.
 
         Args:
+            tw: the client. None: the worker's own.
             passes: errors that do not matter.
         """
         if not self._handlings:
             raise InvalidValue("worker", self, "it has no function; decorate one with @worker.handles(...)")
+        if tw is None:
+            tw = self.client = self.client or Tidewheel()
+        asynchronous = [around for around in self._arounds if inspect.isasyncgenfunction(around)]
         inboxes = {}
         for address, each in self._handlings.items():
-            asynchronous = [around for around in self._arounds if inspect.isasyncgenfunction(around)]
             if asynchronous and not each.is_async:
                 how = f"{address} has a plain function; give a plain generator function"
                 raise InvalidValue("around", asynchronous[0], how)
@@ -339,7 +341,7 @@ class Worker:
     def record_handler(self, record: Mapping[str, Any]) -> None:
         """Handles one record of such an event, for Powertools' BatchProcessor. An error fails the record."""
         if not self._inboxes:  # a message without a key needs neither the table nor the subscription
-            self.prepare(self.client or Tidewheel(), passes=(TidewheelError, *AWS_ERRORS))
+            self.prepare(passes=(TidewheelError, *AWS_ERRORS))
         handling = self._handling_of(str(record.get("eventSourceARN", "")))
         self._work(handling, parse_received(record), self._arounds)
 
