@@ -131,10 +131,10 @@ def _read_planned(data: bytes) -> object:
     plan = Plan(topic="orders", first_slot=first, end_slot=first + 9, segments=(planned,), part_rows=100)
     ports = SimpleNamespace(objects=objects, parallel=in_order)
     state = SimpleNamespace(slot_ms=_SLOT_MS, purge_ms=0, purges=())
-    rows, unread = due_rows(cast(Ports, ports), cast(TopicState, state), plan, plan.parts()[0])
-    if unread:
-        raise unread[0].error
-    return queue_messages(rows, TopicSettings())
+    found = due_rows(cast(Ports, ports), cast(TopicState, state), plan, plan.parts()[0])
+    if found.unread:
+        raise found.unread[0].error
+    return queue_messages(found.rows, TopicSettings())
 
 
 @cache
