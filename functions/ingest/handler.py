@@ -21,8 +21,10 @@ from tidewheel.telemetry.function import Telemetry, function
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-HALF_MS = MAX_DELIVERY_S * 1000 // 4
-"""Half of the time that ingest runs, which is half of MAX_DELIVERY_S. If less is left, no more packs are read."""
+_TIMEOUT_MS = MAX_DELIVERY_S * 1000 // 2
+"""How long ingest runs."""
+HALF_MS = _TIMEOUT_MS // 2
+"""If less time is left, ingest reads no more packs."""
 QUARTER_MS = HALF_MS // 2
 """Ingest begins a group of packs, or a refusal, only if this time is left."""
 
@@ -41,13 +43,17 @@ class Batch:
 
     def ingest(self) -> None:
         """Ingests all packs, each topic in a share of the time. Refuses packs that can never be ingested."""
-        for packs, of in groups(self._readable()):
+        for packs, left in groups(self._readable()):
             topic = packs[0][1].topic
-            with deadline.share(of), self._telemetry.step(topic=topic, correlation_id=packs[0][0], packs=len(packs)):
+            with (
+                deadline.share(left),
+                self._telemetry.step(topic=topic, correlation_id=packs[0][0], packs=len(packs)),
+            ):
                 done = self._ingest_group(topic, packs)
-            if of > 1 and any(pack.arrival is not None and pack.arrival.retried for _, pack in packs):
+            if left > 1 and any(pack.arrival is not None and pack.arrival.retried for _, pack in packs):
+                # A pack of the next groups may be why the last call died.
                 self._unfinished.delete(topic, done, urgent=not self._is_bulk(topic))
-            del packs
+            del packs  # frees its memory before the next group is read
 
     def _has(self, left_ms: int) -> bool:
         return bool(self._context.get_remaining_time_in_millis() >= left_ms)

@@ -1,6 +1,7 @@
 """Finds the `tidewheel dev` of this machine, which has moved time and an endpoint of its own.
 
-The endpoint itself tells what a client must know: the stack, the Region, and how far its time is ahead.
+The endpoint itself tells what a client must know: the stack, the Region, and how far the service's time is ahead of
+the machine's.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _ANSWER_BYTES = 4096
 _FRESH_S = 0.05
 """How long a client relies on the time that the service told."""
 _AGAIN_S = 5
-"""How long a client relies on it after the service has not answered."""
+"""How long a client relies on the last time if the service does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,6 @@ from tidewheel.model.validation import OutgoingMessage, check_key, check_message
 
 PREFIX = HEADER_ATTRIBUTE + "."
 _TIMES = ("delay", "deliver_at")
-_BOTH = {*_TIMES}
 _OPTIONS = (*_TIMES, "key", "replace", "expires_in", "window", "max_wait", "cancel")
 _ENVELOPE_OPTIONS = {*_OPTIONS, "group"}
 _DROPPED = "_datadog"
@@ -48,6 +47,8 @@ MAX_KEYS = 1_000
 _OPTION_CHARACTERS = 1024
 _SHARED_BYTES = 4 * 1_048_576
 _ZONE = "give a time with a zone, such as 2027-01-31T09:00:00Z, or Unix seconds"
+_LEAST_UNIX_S = 100_000_000
+"""In 1973. Smaller numbers, such as 20270131, are other forms of a time."""
 _MESSAGE_BYTES = 200
 """Approximate size of a message without its body."""
 
@@ -119,7 +120,7 @@ class _Ids:
     def sequence(self) -> int:
         """Returns 38 bits of the SQS message, and the place in its envelope: all below 2**52."""
         digest = hashlib.sha256(self.sqs_message_id.encode()).digest()
-        return int.from_bytes(digest[:5]) >> 2 << 14 | self.place
+        return ((int.from_bytes(digest[:5]) >> 2) << 14) | self.place
 
     def _bits(self) -> int:
         digest = hashlib.sha256(f"1\n{self.topic}\n{self.sqs_message_id}\n{self.place}".encode()).digest()
@@ -171,8 +172,6 @@ def _of_attributes(
     texts = {name: value["StringValue"] for name, value in given.items()}
     options = {name.removeprefix(PREFIX): texts.pop(name) for name in given if name.startswith(PREFIX)}
     topic = _topic(options.pop("topic", None), own_topic)
-    if message.trace is not None and len(texts) < MAX_ATTRIBUTES and X_RAY not in texts:
-        texts[X_RAY] = message.trace
     read = _read(message, topic, 0, options, message.body, texts, message.group)
     return _plain(topic, message, [read])
 
@@ -198,7 +197,8 @@ def _envelope_of(body: str) -> dict[str, Any] | None:
     if HEADER_ATTRIBUTE in found:
         if wrong is not None:
             raise InvalidValue("body", body, f"the envelope is {wrong}")
-        kept = (HEADER_ATTRIBUTE, "body" if found.get("messages") is None else "")
+        # Null means absent, except for the options, and for the body of a single message.
+        kept = {HEADER_ATTRIBUTE} | ({"body"} if found.get("messages") is None else set())
         return {name: value for name, value in found.items() if value is not None or name in kept}
     if found.get("Type") == "Notification" and "TopicArn" in found:
         raise InvalidValue("body", body, "set RawMessageDelivery of the SNS subscription to true")
@@ -245,12 +245,15 @@ def _of_envelope(
 
 
 def _inherited(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the shared options with a meaning for a message of an envelope, beside the message's own options."""
+    """Returns the shared options that apply to a message of an envelope.
+
+    The message's own delay or time replaces both shared ones. A cancel takes the key alone.
+    """
     both = {**shared, **own}
     if _flag("cancel", both.get("cancel")):
         meant = {"key", "cancel"}
     else:
-        meant = _ENVELOPE_OPTIONS - (set() if own.keys().isdisjoint(_TIMES) else _BOTH)
+        meant = _ENVELOPE_OPTIONS - (set() if own.keys().isdisjoint(_TIMES) else {*_TIMES})
         meant -= {"replace", "max_wait"} if both.get("key") is None else set()
     return {name: value for name, value in shared.items() if name in meant}
 
@@ -273,11 +276,15 @@ def _read_part(
             raise InvalidValue("attributes", [*own], f"put {PREFIX}* without the prefix beside the body")
         texts = {**texts, **own}
         _check_names({name: {"StringValue": value} for name, value in texts.items()})
-    if "body" not in part and "cancel" not in options:
-        raise InvalidValue("body", None, "give each message a body")
     options = dict(options)
+    if _flag("cancel", options.get("cancel")):
+        if part.get("body") is not None:
+            raise InvalidValue("body", part["body"], "leave it out of a cancel, or leave out cancel")
+        return _read(message, topic, place, options, None, texts, None)
+    if "body" not in part:
+        raise InvalidValue("body", None, "give each message a body")
     group = options.pop("group", message.group)
-    return _read(message, topic, place, options, part.get("body"), texts, group)
+    return _read(message, topic, place, options, part["body"], texts, group)
 
 
 def _options_of(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,8 +344,10 @@ def _read(
         if len(options) > 2 or key is None:
             raise InvalidValue("cancel", sorted(options), "give a key, and no other option, with a cancel")
         return Cancellation(key=check_key(key), sent_at_ms=message.sent_at_ms, seq=ids.sequence())
-    if options.keys() >= _BOTH:
+    if options.keys() >= {*_TIMES}:
         raise InvalidValue(", ".join(_TIMES), tuple(map(options.get, _TIMES)), "give only one of these options")
+    if message.trace is not None and len(attributes) < MAX_ATTRIBUTES and X_RAY not in attributes:
+        attributes = {**attributes, X_RAY: message.trace}
     given = Message(
         body=body,
         delay=_duration(options.get("delay")),
@@ -351,7 +360,7 @@ def _read(
         group=group,
         attributes=attributes,
     )
-    # A past time stays in the id, so that a sender that knows SQS's message id knows the id.
+    # A past time stays in the id, so that a sender can compute the id from the given time and SQS's message id.
     now_ms = message.sent_at_ms
     if given.deliver_at is not None:
         now_ms = max(0, min(now_ms, at_ms("deliver_at", given.deliver_at)))
@@ -380,6 +389,7 @@ def _time(value: Any) -> Any:
     """Returns a text as a time or Unix seconds; other values are as they are, for the check."""
     given = _duration(value)
     found = read_time(given) if isinstance(given, str) else given
-    if isinstance(given, str) and (found is None or found.tzinfo is None):
+    is_number = isinstance(given, int | float)
+    if (isinstance(given, str) and (found is None or found.tzinfo is None)) or (is_number and given < _LEAST_UNIX_S):
         raise InvalidValue("deliver_at", value, _ZONE)
     return found

@@ -30,7 +30,7 @@ from tidewheel.model.topic_state import TopicState
 
 
 class Direct(NamedTuple):
-    """The counts of rows that were not sent directly.
+    """The counts of rows that were dropped or parked. All others were sent.
 
     Attributes:
         cancelled: dropped because they were cancelled or purged.
@@ -56,7 +56,7 @@ class _ToPark(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        """How many rows are to wait. Rows in parts, which are drained at once, are none of these."""
+        """How many rows wait. 0 for rows that are parked only so that the work queue sends them in parts at once."""
         return self.rows.num_rows if self.tried or self.subscription.state is not State.ACTIVE else 0
 
 
@@ -71,7 +71,8 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     Raises:
         Exception: a park was not taken. Other subscriptions received their messages, and a repetition sends copies.
     """
-    # Before the tombstones: a late cancel has told its caller of each of these that does not claim.
+    # Read before the tombstones. A late cancel reads them after its tombstone is put, and tells its caller who may
+    # still get the message. So each reader that gets the message here was told of, or this finds the tombstone.
     subscriptions = ports.subscriptions.all(state.topic)
     wanted = _wanted(ports, state, rows)
     live = without_expired(wanted, ports.clock.now_ms())
@@ -125,7 +126,7 @@ def _in_parts(
     return [
         _ToPark(subscription, part, tried=False)
         for subscription, rows in zip(subscriptions, shares, strict=True)
-        for part in parts[id(rows)]
+        for part in parts[id(rows)]  # `_shares` gives one table to all with the same filter
     ]
 
 

@@ -50,7 +50,7 @@ class Ingested:
             count in ledger_rows or direct_rows, too.
         cancelled: direct messages that were dropped because they were cancelled or purged.
         parked: direct messages that were parked, counted for each subscription.
-        left: place in the batch -> the error of a pack that comes again, alone or for some of its messages.
+        left: place in the batch -> the error of a pack that comes again: all of it, or its messages that wait.
     """
 
     ledger_rows: int
@@ -76,13 +76,13 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
             merge took the bucket away meanwhile, it commits copies with the same ids.
 
     Messages whose keys cannot be settled now, and packs whose progress cannot be read or written, wait and fail no
-    others. If it stops after the commit and before the progress of a pack with such messages is written, the pack's
-    other messages come once more.
+    others. The progress of a pack with waiting messages is written after the commit. If it stops before, all messages
+    of the pack come again, so those that were sent directly come twice.
 
     The caller acknowledges the packs that are not `left` when this returns, and none if it raises.
 
     Raises:
-        UnknownTopic: there is no topic of this name; nothing was done.
+        UnknownTopic: there is no topic of this name, or it was deleted meanwhile; nothing was committed.
         TopicReplaced: the topic of the packs was deleted; nothing was done.
         CorruptPack: a message of a pack cannot be a row; nothing was committed.
         ConcurrentModification: the topic state moved too often; nothing was committed.
@@ -115,15 +115,16 @@ def _after_purges(state: TopicState, pack: Pack) -> Pack:
     """Corrects the sending times of a pack, so that a purge drops all messages that SQS took before the purge.
 
     If the sender's clock is behind, the sending time becomes the time of the last purge before SQS took the pack. If
-    the sender's clock is ahead, the purged messages get the time at which SQS took the pack. All other messages keep
-    their sending time, because the sending time is the version of a key. `pack_of` limits the error of a sender's clock
-    to SENDER_SKEW_MS. A purge that the sender knew drops no message.
+    the sender's clock is ahead, the purged messages get the time at which SQS took the pack, or that of the last purge
+    that the sender knew, which drops none of them. All other messages keep their sending time, because the sending time
+    is the version of a key. `pack_of` limits the error of a sender's clock to SENDER_SKEW_MS.
     """
     taken_ms = 0 if pack.arrival is None else pack.arrival.taken_ms
     pack = replace(pack, sent_at_ms=state.sent_at_ms(pack.sent_at_ms, taken_ms))
     before_ms = max(taken_ms, pack.known_purge_ms or 0)
-    if not taken_ms or pack.known_purge_ms is None or before_ms >= min(pack.sent_at_ms, state.sent_at_ms(0)):
-        return pack
+    last_purge_ms = state.sent_at_ms(0)
+    if not taken_ms or pack.known_purge_ms is None or before_ms >= min(pack.sent_at_ms, last_purge_ms):
+        return pack  # no purge came between what the sender knew and its sending time
     own_ms = list(map(pack.sent_ms, range(len(pack))))
     for i, sent_ms in enumerate(own_ms):
         if state.purged(id_deliver_at_ms(pack.ids[16 * i : 16 * i + 6]), before_ms):
@@ -149,22 +150,22 @@ def _store(
     slots = np.asarray(rows.column("deliver_at_ms")) // state.slot_ms
     state = _seal_what_is_due(ports, state, slots)
     sent: list[Direct] = []
-    end = below_slot = 0
+    sent_rows = sent_below_slot = 0
     stored: Bucket | None = None
     commit, unscheduled = Commit.EXISTS, None
     try:
         with deadline.reserve(_PROGRESS_S):
             for _ in range(_ATTEMPTS):
                 sealed = int(np.searchsorted(slots, state.sealed))
-                if sealed > end:
+                if sealed > sent_rows:
                     with nullcontext() if progress is None else progress.sending(state.sealed):
-                        sent.append(send_direct(ports, state, rows.slice(end, sealed - end)))
-                    end, below_slot = sealed, state.sealed
+                        sent.append(send_direct(ports, state, rows.slice(sent_rows, sealed - sent_rows)))
+                    sent_rows, sent_below_slot = sealed, state.sealed
                     _drop(ports, stored)
                     stored = None
-                if end == len(slots):
+                if sent_rows == len(slots):
                     break
-                stored = stored or _put_ledger(ports, state, rows.slice(end), int(slots[end]))
+                stored = stored or _put_ledger(ports, state, rows.slice(sent_rows), int(slots[sent_rows]))
                 commit, unscheduled = commit_bucket(ports, state, stored)
                 if commit is not Commit.MOVED:
                     break
@@ -172,13 +173,13 @@ def _store(
             else:
                 raise ConcurrentModification("ingest", state.topic, _ATTEMPTS)
     except Exception:
-        if end:
-            (progress or Progress(ports, state, packs)).failed(below_slot)
+        if sent_rows:
+            (progress or Progress(ports, state, packs)).failed(sent_below_slot)
         raise
     committed = stored if commit is Commit.COMMITTED else None
     done = Ingested(
-        ledger_rows=len(slots) - end,
-        direct_rows=end,
+        ledger_rows=len(slots) - sent_rows,
+        direct_rows=sent_rows,
         object_name=None if committed is None else committed.object_name,
         bucket_id=None if committed is None else committed.id,
         cancelled=sum(each.cancelled for each in sent),

@@ -107,7 +107,7 @@ def settle_keys(ports: Ports, state: TopicState, packs: Iterable[Pack], unsettle
     messages, so the message that it superseded has a successor.
 
     If a call of the table fails, only the messages of that key must wait. All other messages are settled. A message
-    that waits may have claimed its key already. Messages of a key may be settled in any order.
+    that waits may have claimed its key already. So a later try may settle an older message of the key.
 
     Args:
         unsettled: gets the messages that must wait, each with the error.
@@ -307,9 +307,9 @@ class _Settling:
 
     def _of_own(self, found: KeyEntry, id: MessageId, mine: KeyEntry, *, moves: bool) -> _Verdict:
         """Returns what becomes of a message that its entry names, since an earlier try."""
-        lowered = found.sent_ms > mine.sent_ms and not found.cancelled
-        if (found.sent_ms < mine.sent_ms or lowered) and not moves:
-            # The earlier try did not know of a purge. The entry would count as purged, or as not purged.
+        corrected = found.sent_ms < mine.sent_ms or (found.sent_ms > mine.sent_ms and not found.cancelled)
+        if corrected and not moves:
+            # The earlier try did not know of a purge, which has changed the sending time.
             known = replace(found, sent_ms=mine.sent_ms, floor=max(mine.floor, found.floor))
             return _Verdict(id, _Following(known), again=True)
         # A cancel that found the slot sealed put no tombstone, and said that the message comes.
@@ -318,34 +318,37 @@ class _Settling:
     def _following_entry(self, found: KeyEntry, mine: KeyEntry) -> _Following:
         """Returns the entry that follows `found`, and the writes that stop the superseded message.
 
-        The slot of the superseded message may be sealed if the message is due soon. Then the tombstone is put only if
-        the slot is open. If the slot is sealed, the claim of the message decides. If the superseded message still
-        comes, its latest time does not bind the newer message, and the entry keeps its due time.
+        the superseded message                      the following entry                   writes
+        ------------------------------------------  ------------------------------------  ----------------------------
+        is dead, or is not to be stopped            as it is                              none
+        its slot is open                            bound by the superseded latest time   its tombstone
+        its slot is sealed, nobody has it           bound by the superseded latest time   its tombstone and its claim
+        its slot is sealed, it was cancelled        as it is                              none
+        its slot is sealed, a consumer has it       `tail_ms` is the superseded due time  its tombstone and its claim
+        its slot is sealed, nobody can claim it     `tail_ms` is the superseded due time  a tombstone for its own ingest
+
+        If a plain reader gets a cancelled message all the same, `tail_ms` is the superseded due time, too.
         """
         following = replace(mine, floor=max(mine.floor, found.floor), tail_ms=found.tail_ms)
         known = None if found.id is None else self._find(found.id)
         replaced = self._may_replace(found, mine)
         if found.id is None or self._is_dead(found, known) or not (replaced or found.cancelled):
             return _Following(following if known is None else self._with_plain_tail(found, following))
-        kept = _by_latest(following, [found]) if replaced else following
+        bound = _by_latest(following, [found]) if replaced else following
         own = tombstone(found.id, self._state.slot_ms, self._now_ms)
         near = found.deliver_at_ms < self._near_ms
         state = self._read_state() if near else self._state
         if not near or state.sealed <= own.slot:
-            return _Following(kept, own._replace(certain=near) if known is None and replaced else None)
-        claim, stop = self._cancel_of_claim(own, found.deliver_at_ms) if replaced else (Claim(), None)
-        if not claim.comes:
-            if stop is None:
-                kept = following
-            if some_may_not_claim(self._storage, state):
-                kept = _with_tail(found, kept)
-            return _Following(kept) if stop is None else _Following(kept, own, stop, state)
-        following = _with_tail(found, following)
-        if stop is not None:
-            return _Following(following, own, stop, state)
-        # A tombstone would still stop the message while it waits for a retry of its own ingest.
-        keeps = claim.cancelled or known is not None or not replaced or found.latest_ms
-        return _Following(following, None if keeps else own._replace(certain=False))
+            return _Following(bound, own._replace(certain=near) if known is None and replaced else None)
+        claim, cancel = self._cancel_of_claim(own, found.deliver_at_ms) if replaced else (Claim(), None)
+        following = following if claim.comes or cancel is None else bound
+        if claim.comes or some_may_not_claim(self._storage, state):
+            following = _with_tail(found, following)
+        if cancel is not None:
+            return _Following(following, own, cancel, state)
+        # The message may still wait for a retry of its own ingest, which finds the tombstone.
+        may_wait = claim.comes and replaced and known is None and not claim.cancelled and not found.latest_ms
+        return _Following(following, own._replace(certain=False) if may_wait else None)
 
     def _may_replace(self, found: KeyEntry, mine: KeyEntry) -> bool:
         """Whether a message replaces that of an older entry, unless it is too late."""

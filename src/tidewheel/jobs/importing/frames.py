@@ -100,7 +100,7 @@ class FrameImport:
                 kinds = "; ".join(f"{count:,}: {kind}" for kind, count in staged.rejected.most_common(_MOST_SHOWN))
                 advice = f"{staged.rejected.total():,} rows cannot be sent ({kinds}), and nothing was sent"
                 raise InvalidValue("rejects", None, f"{advice}. Give a folder for such rows")
-            _tell_overlap(job, staged.ledgers)
+            _warn_of_overlap(job, staged.ledgers)
         about = {"number of rows": str(rows), "content of the rows": f"{staged.digest % _DIGESTS:032x}"}
         return complete(job, self.work, Input.of(options, (), **about), staged)
 
@@ -117,8 +117,8 @@ class FrameImport:
         return Records(self.work.location.objects(), self.work)
 
 
-def _tell_overlap(job: Job, ledgers: Sequence[Bucket]) -> None:
-    """Tells if the ledgers overlap in time so much that merges read each slot from many of them."""
+def _warn_of_overlap(job: Job, ledgers: Sequence[Bucket]) -> None:
+    """Warns if the ledgers overlap in time so much that merges read each slot from many of them."""
     spans = [(each.first_slot, each.last_slot + 1) for each in ledgers]
     whole = max((end for _, end in spans), default=0) - min((first for first, _ in spans), default=0)
     overlap = sum(end - first for first, end in spans) / max(1, whole)
@@ -131,7 +131,8 @@ def _tell_overlap(job: Job, ledgers: Sequence[Bucket]) -> None:
 
 def _digest(table: pa.RecordBatch) -> int:
     """Returns the sum of the rows' hashes, below _DIGESTS."""
-    texts = [pa.scalar(repr(table.schema.names).encode()), *map(_binary, table.columns)]
+    names = sorted(table.schema.names)
+    texts = [pa.scalar(repr(names).encode()), *(_binary(table.column(name)) for name in names)]
     rows = pc.binary_join_element_wise(
         *texts, pa.scalar(_SEPARATOR), null_handling="replace", null_replacement=b"\x00null"
     )
