@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 from infra.doc_tables import DOCS
 from infra.kept_file import write_or_check
 from tidewheel.cli.main import app
-from tidewheel.cost.bill import ENVIRONMENTS, POLLS, Bill, bill
-from tidewheel.cost.rivals import schedules_dollars
+from tidewheel.cost.bill import ENVIRONMENTS, Bill, bill
+from tidewheel.cost.rivals import Rival, rivals
 from tidewheel.cost.workload import Workload
-from tidewheel.model.prices import ALARM_MONTH, DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, LOGS_GB, dollars
+from tidewheel.model.prices import ALARM_MONTH, DAYS_A_MONTH, dollars, free_dollars
 from tidewheel.policies import queue_policy
 
 README = "../README.md"
@@ -44,14 +44,6 @@ KEYED = 0.3
 """Share of messages with a key, in README's figures."""
 RATES = ((1_000, 1), (100_000, 1), (1_000_000, 100))
 """Messages a day, and how many are sent at a time, of README's table."""
-FREE = {
-    "SQS": dollars("sqs.request", 1e6),
-    "Lambda": dollars("lambda.invocation", 1e6) + 400_000 * DOLLARS_PER_GB_SECOND,
-    "EventBridge Scheduler": dollars("scheduler.invocation", 14e6),
-    "logs": 5 * LOGS_GB,
-}
-"""Service -> dollars of what AWS gives to each account every month. At README's rates, Lambda stays below both of its
-limits. https://aws.amazon.com/free/, and the pages of `tidewheel.model.prices`."""
 
 Made = Callable[[re.Match[str]], str]
 
@@ -93,42 +85,49 @@ def _month(per_day: float, batch: int, environment: str, keyed: float = 0) -> fl
     return _bill(per_day, batch, environment, keyed).total
 
 
-def schedules_cheaper_below(batch: int) -> float:
-    """Returns the messages a day below which a schedule a message costs less than Tidewheel, with README's keys."""
+def schedules_cheaper_below(batch: int, *, free: bool = False, keyed: float = KEYED) -> float:
+    """Returns the messages a day below which a schedule a message costs less than Tidewheel.
+
+    Args:
+        batch: how many messages are sent at a time.
+        free: whether free tiers pay their parts.
+        keyed: share of messages with a key.
+    """
     low, high = 1.0, 1e9
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        cheaper = schedules_dollars(middle * DAYS_A_MONTH) < _month(middle, batch, "development", KEYED)
-        low, high = (middle, high) if cheaper else (low, middle)
+        found = _bill(middle, batch, "development", keyed)
+        ours, other = (each[free] for each in (_paid(found), _paid(rivals(found.workload)[0])))
+        low, high = (middle, high) if other < ours else (low, middle)
     return low
 
 
-def _rate(batch: int) -> str:
+def _rate(batch: int, *, free: bool = False) -> str:
     """Returns the messages a day below which a schedule a message is cheaper, to two digits."""
-    return f"{int(float(f'{schedules_cheaper_below(batch):.2g}')):,}"
+    return f"{int(float(f'{schedules_cheaper_below(batch, free=free):.2g}')):,}"
 
 
-def _parts(way: str, per_day: float, batch: int) -> dict[str, float]:
-    """Returns the dollars of a month by AWS service, of a row of README's table."""
-    copies = per_day * DAYS_A_MONTH
+def _paid(found: Bill | Rival) -> tuple[float, float]:
+    """Returns a month's dollars, without and with free tiers."""
+    total = found.total if isinstance(found, Bill) else found.dollars
+    return total, total - found.free
+
+
+def _row(way: str, per_day: float, batch: int) -> tuple[float, float]:
+    """Returns a month's dollars of a row of README's table, without and with free tiers."""
     if way == "SQS alone":
-        return {"SQS": dollars("sqs.request", copies / min(10, batch))}
-    if way == "EventBridge Scheduler":
-        return {way: dollars("scheduler.invocation", copies), "SQS": dollars("sqs.request", copies)}
+        sent = per_day * DAYS_A_MONTH / min(10, batch)
+        return dollars("sqs.request", sent), dollars("sqs.request", sent) - free_dollars("sqs.request", sent)
     found = _bill(per_day, batch, "development", KEYED)
-    every = {*found.messages, *found.standing}
-    parts = {part: found.messages.get(part, 0) + found.standing.get(part, 0) for part in every}
-    parts["SQS"] += parts.pop(POLLS)
-    return parts
+    return _paid(rivals(found.workload)[0] if way == "EventBridge Scheduler" else found)
 
 
 def _beside(row: re.Match[str]) -> str:
     """Returns a row of README's table: without and with free tiers, at three rates."""
     cells = ""
     for per_day, batch in RATES:
-        parts = _parts(row["way"].strip("*"), per_day, batch)
-        paid = sum(max(0, each - FREE.get(part, 0)) for part, each in parts.items())
-        cells += f" ${sum(parts.values()):,.2f} (${paid:,.2f}) |"
+        total, paid = _row(row["way"].strip("*"), per_day, batch)
+        cells += f" ${total:,.2f} (${paid:,.2f}) |"
     return row["start"] + cells
 
 
@@ -151,6 +150,11 @@ def _batch(row: re.Match[str]) -> str:
 
 def _a_million(environment: str, batch: int = 100) -> float:
     return _month(1e6, batch, environment) / DAYS_A_MONTH
+
+
+def _topics_month(topics: int) -> float:
+    """Returns the dollars of a month of 100,000 messages a day, sent one by one to this many topics."""
+    return bill(Workload(per_day=100_000, topics=topics, batch=1), ENVIRONMENTS["development"]).total
 
 
 def _alarms_month() -> float:
@@ -198,8 +202,12 @@ FIGURES: dict[str, tuple[tuple[str, Made], ...]] = {
         ),
         (r"(?<=you send below )[\d,]+(?= messages a day in batches)", lambda _: _rate(100)),
         (r"(?<=a day in batches, or )[\d,]+", lambda _: _rate(1)),
+        (r"(?<=free tiers below )[\d,]+", lambda _: _rate(100, free=True)),
+        (r"(?<=free tiers below )(?P<batches>[\d,]+ and )[\d,]+", lambda row: row["batches"] + _rate(1, free=True)),
+        (r"(?<=in 10,000 topics cost )\$[\d.]+\d", _dollars(lambda: _topics_month(10_000))),
+        (r"(?<=in one topic )\$[\d.]+\d", _dollars(lambda: _topics_month(1))),
         (
-            r"(?<=alarms cost )\$[\d.]+\d",
+            r"(?<=Production costs )\$[\d.]+\d",
             _dollars(lambda: _month(1e6, 100, "production") - _month(1e6, 100, "development")),
         ),
     ),

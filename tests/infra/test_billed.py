@@ -8,6 +8,7 @@ from tests.infra.conftest import StackTemplate
 from tests.infra.variants import template_of
 from tidewheel.cost.bill import ENVIRONMENTS
 from tidewheel.cost.function_time import FUNCTIONS
+from tidewheel.cost.requests import ASSUMED
 
 
 @pytest.mark.parametrize("name", ["development", "production"])
@@ -16,7 +17,9 @@ def test_an_environment_is_billed_for_the_resources_of_its_template(name: str) -
     alarms = stack.of_type("AWS::CloudWatch::Alarm").values()
     metrics = (sum("MetricStat" in m for m in each["Metrics"]) if "Metrics" in each else 1 for each in alarms)
     assert deployed.alarms == sum(metrics)
-    assert deployed.polled_queues == len(stack.of_type("AWS::Lambda::EventSourceMapping"))
+    mappings = stack.of_type("AWS::Lambda::EventSourceMapping").values()
+    assert deployed.polled_queues == len(mappings)
+    assert deployed.pollers == ASSUMED["pollers" if "ScalingConfig" in str(mappings) else "least_pollers"]
     for kind in ("AWS::CloudWatch::Dashboard", "AWS::KMS::Key"):
         assert not stack.of_type(kind)
     functions = stack.functions()

@@ -119,8 +119,8 @@ def test_a_sweep_begins_nothing_in_the_last_minute_of_its_functions_time(any_sta
     assert 3 * PORTION_MS <= SWEEP_MS
 
 
-def test_ingest_and_deliver_leave_dispatches_most_of_an_accounts_calls(stack: StackTemplate) -> None:
-    others = sum(source["mapping"]["ScalingConfig"]["MaximumConcurrency"] for source in sources(stack))
+def test_in_production_ingest_and_deliver_leave_dispatches_most_of_an_accounts_calls() -> None:
+    others = sum(each["mapping"]["ScalingConfig"]["MaximumConcurrency"] for each in sources(stack_of("production")))
     assert others <= 0.3 * ACCOUNT_CONCURRENCY
 
 
@@ -173,10 +173,10 @@ def test_what_the_scheduler_gives_up_is_kept(stack: StackTemplate) -> None:
 # ---- concurrency
 
 
-def test_no_queue_can_take_all_of_the_accounts_concurrency(any_stack: StackTemplate) -> None:
-    limits = [source["mapping"]["ScalingConfig"]["MaximumConcurrency"] for source in sources(any_stack)]
-    assert len(limits) == len(any_stack.mappings())
-    assert max(limits) <= 100
+def test_no_queue_can_take_all_of_productions_concurrency_and_an_idle_development_stack_is_polled_less() -> None:
+    production, development = (sources(stack_of(name)) for name in ("production", "development"))
+    assert max(each["mapping"]["ScalingConfig"]["MaximumConcurrency"] for each in production) <= 100
+    assert not any("ScalingConfig" in each["mapping"] for each in development)
 
 
 def test_functions_that_come_again_in_one_chain_of_messages_are_not_taken_for_a_loop(any_stack: StackTemplate) -> None:
@@ -194,8 +194,11 @@ def test_reserved_concurrency_is_the_environments() -> None:
     ("changes", "told"),
     [
         ({"sweep_interval_s": 90}, "sweep_interval_s=90: give whole minutes"),
-        ({"reserved_concurrency": {"ingest": 119}}, "reserved_concurrency=119: ingest needs at least 120"),
-        ({"reserved_concurrency": {"deliver": 99}}, "reserved_concurrency=99: deliver needs at least 100"),
+        ({"reserved_concurrency": {"ingest": 2499}}, "reserved_concurrency=2499: ingest needs at least 2500"),
+        (
+            {"reserved_concurrency": {"deliver": 99}, "work_concurrency": 100},
+            "reserved_concurrency=99: deliver needs at least 100",
+        ),
         ({"own_key": True, "encryption_key_arn": "arn"}, "encryption_key_arn='arn': own_key makes a key"),
     ],
 )

@@ -26,6 +26,10 @@ A topic's two queues take up to 350 bytes, with the longest topic name and the l
 MAX_SOURCE_CONCURRENCY = 1000
 """Lambda's limit of an event source's `MaximumConcurrency`."""
 
+LAMBDA_SOURCE_CONCURRENCY = 1250
+"""Lambda's limit of an event source without `MaximumConcurrency`. Such a source goes down to two pollers of a quiet
+queue, others to five. https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html"""
+
 MAX_SWEEP_INTERVAL_S = 300
 """Alarms read sweeps' metrics in periods of five minutes, and sweeps emit the backlog in an hour's first five."""
 
@@ -47,6 +51,7 @@ RUNBOOK = "tidewheel docs runbook"
 """The command that prints the runbook, which comes with the package."""
 
 _DEFAULT = "DynamoDB's default"
+_UNLIMITED = "Lambda's 1,250, and fewer polls of a quiet queue"
 
 
 def _memory(function: str) -> Setting:
@@ -60,7 +65,7 @@ def _workers(job: str) -> Setting:
 
 
 def _concurrency(calls: str) -> Setting:
-    return Setting(f"Concurrent {calls}.", least=2, most=MAX_SOURCE_CONCURRENCY)
+    return Setting(f"Most concurrent {calls}.", least=2, most=MAX_SOURCE_CONCURRENCY, none=_UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +147,9 @@ class Environment(FunctionSettings):
             "An S3 bucket of this account that gets the access logs of the service's S3 bucket.", none="no access logs"
         ),
     ] = None
-    urgent_concurrency: Annotated[int, _concurrency("ingest calls for an urgent queue")] = 100
-    bulk_concurrency: Annotated[int, _concurrency("ingest calls for a bulk queue")] = 20
-    work_concurrency: Annotated[int, _concurrency("deliver calls")] = 100
+    urgent_concurrency: Annotated[int | None, _concurrency("ingest calls for an urgent queue")] = None
+    bulk_concurrency: Annotated[int | None, _concurrency("ingest calls for a bulk queue")] = None
+    work_concurrency: Annotated[int | None, _concurrency("deliver calls")] = None
     reserved_concurrency: Annotated[
         Mapping[str, int],
         Setting(
@@ -206,8 +211,11 @@ class Environment(FunctionSettings):
 
     def _check_concurrency(self) -> None:
         pairs = 1 + len(self.dedicated_topics)
-        ingests = pairs * (self.urgent_concurrency + self.bulk_concurrency)
-        least = {"ingest": ingests, "deliver": self.work_concurrency, "dispatch": 1, "sweep": 1, "compact": 1}
+        urgent, bulk, work = (
+            each or LAMBDA_SOURCE_CONCURRENCY
+            for each in (self.urgent_concurrency, self.bulk_concurrency, self.work_concurrency)
+        )
+        least = {"ingest": pairs * (urgent + bulk), "deliver": work, "dispatch": 1, "sweep": 1, "compact": 1}
         for function, reserved in self.reserved_concurrency.items():
             if function not in least:
                 raise InvalidValue("reserved_concurrency", function, f"name some of {', '.join(least)}")
@@ -232,7 +240,8 @@ class Environment(FunctionSettings):
     def development(cls, **changes: Any) -> Environment:
         """Returns the development environment, with these fields changed.
 
-        Its data is deleted with the stack, and an idle stack costs almost nothing.
+        Its data is deleted with the stack, and an idle stack costs almost nothing. Its queues have no limit of
+        concurrent calls, because Lambda polls a queue with a limit more often.
         """
         return replace(cls(name="development", removal_policy=RemovalPolicy.DESTROY), **changes)
 
@@ -240,7 +249,9 @@ class Environment(FunctionSettings):
     def production(cls, **changes: Any) -> Environment:
         """Returns the production environment, with these fields changed.
 
-        Its data is kept when the stack is deleted.
+        Its data is kept when the stack is deleted. Its queues have limits of concurrent calls. Reserved concurrency
+        would not do: Lambda receives more messages than the function may take, and each such receive counts.
         """
-        kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7)
-        return replace(replace(kept, alarms=True), **changes)
+        kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7, alarms=True)
+        limited = replace(kept, urgent_concurrency=100, bulk_concurrency=20, work_concurrency=100)
+        return replace(limited, **changes)

@@ -66,14 +66,16 @@ def encrypted_queue(scope: Construct, id_: str, key: kms.IKey | None, **properti
     return sqs.Queue(scope, id_, retention_period=RETENTION, enforce_ssl=True, **encryption, **properties)
 
 
-def read_queue(function: lambda_.Function, queue: sqs.Queue, settings: SourceQueue, *, max_concurrency: int) -> None:
+def read_queue(
+    function: lambda_.Function, queue: sqs.Queue, settings: SourceQueue, *, max_concurrency: int | None
+) -> None:
     """Makes a function read a queue.
 
     Args:
         function: Reports the failed messages of a batch, which come again after the queue's visibility time-out.
         queue: The queue to read.
         settings: The queue's settings.
-        max_concurrency: The most calls at one time. Further messages wait, and no receive is counted.
+        max_concurrency: The most calls at one time. Further messages wait, and no receive is counted. None: no limit.
     """
     allow(function, READS, [queue.queue_arn])
     lambda_.EventSourceMapping(

@@ -42,8 +42,8 @@ def cost(
 ) -> None:
     """Estimate the monthly cost of messages by AWS service, beside other ways to delay messages.
 
-    The command calls no AWS service. It multiplies list prices of us-east-1, without free tiers, by counted
-    requests and measured time.
+    The command calls no AWS service. It multiplies list prices of us-east-1 by counted requests and measured time.
+    Totals are also shown with AWS's free tiers, for an account without other uses.
     """
     from tidewheel.cost.bill import ENVIRONMENTS, bill
     from tidewheel.cost.rivals import rivals
@@ -72,7 +72,7 @@ def cost(
         document |= {"environment": environment, "region": REGION, "prices_of": LISTED, "notes": notes(found)}
         print_json(document | {"others": others})
         return
-    typer.echo(f"Dollars a month: {environment}, {REGION}, list prices of {LISTED}, no free tier.\n")
+    typer.echo(f"Dollars a month: {environment}, {REGION}, list prices of {LISTED}.\n")
     rows = [
         (part, _money(found.messages.get(part)), _money(found.standing.get(part)))
         for part in {**found.messages, **found.standing}
@@ -82,26 +82,35 @@ def cost(
     if per_day:
         typer.echo(f"\nRequests and function time: {_money(found.a_million(found.requests))} a million.")
         typer.echo(f"Consumers pay ${found.consumers:,.2f} a month in addition.\n")
-        ways = [("Tidewheel, all of the above", found.total, ""), *((o.name, o.dollars, o.formula) for o in others)]
-        bills = [(name, f"${dollars:,.2f}", f"${found.a_million(dollars):,.2f}", how) for name, dollars, how in ways]
-        print_table(["the same messages by", "a month", "a million", "a copy costs"], bills)
+        ways = [("Tidewheel, all of the above", found.total, found.free, "")]
+        ways += [(o.name, o.dollars, o.free, o.formula) for o in others]
+        bills = [
+            (name, f"${dollars:,.2f}", f"${dollars - free:,.2f}", f"${found.a_million(dollars):,.2f}", how)
+            for name, dollars, free, how in ways
+        ]
+        print_table(["the same messages by", "a month", "with free tiers", "a million", "a copy costs"], bills)
     else:
-        typer.echo(f"\nAll: ${found.total:,.2f}.")
+        typer.echo(f"\nAll: ${found.total:,.2f}, with free tiers ${found.total - found.free:,.2f}.")
     for note in notes(found):
         typer.echo(note)
 
 
 def notes(bill: Bill) -> list[str]:
-    """Returns warnings beside the bill, if a topic gets more messages than it can deliver."""
+    """Returns the range of Glue's cost, and a warning if a topic gets more messages than it can deliver."""
     from tidewheel.cost.workload import DAY_S
+    from tidewheel.model.prices import ASSUMED_GLUE_RUN_DPU_HOURS, DEAR_GLUE_RUN_DPU_HOURS
 
-    per_s = bill.workload.per_day / DAY_S
+    told, per_s = list[str](), bill.workload.per_day / DAY_S
+    if "Glue" in bill.messages:
+        most = bill.total + bill.messages["Glue"] * (DEAR_GLUE_RUN_DPU_HOURS / ASSUMED_GLUE_RUN_DPU_HOURS - 1)
+        told.append(f"Glue's runs are assumed to be short. With ten workers for eight minutes, all is ${most:,.2f}.")
     if per_s / bill.workload.topics <= _MOST_A_TOPIC:
-        return []
+        return told
     return [
+        *told,
         f"Each topic would have {per_s / bill.workload.topics:,.0f} messages a second, and takes about "
         f"{_MOST_A_TOPIC:,}: divide them among {ceil(per_s / _MOST_A_TOPIC):,} topics, or raise part_rows. "
-        "See docs/capacity.md."
+        "See docs/capacity.md.",
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidewheel.cost.function_time import gb_seconds
-from tidewheel.cost.requests import ASSUMED, FLOWS
+from tidewheel.cost.requests import ASSUMED, FLOWS, added
 from tidewheel.cost.stream import Runs, Stream, any_of
 from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.model import prices
@@ -28,17 +28,22 @@ class Deployed:
     Attributes:
         alarms: metrics with alarms.
         polled_queues: queues that Lambda polls; two more for each dedicated topic.
+        pollers: Lambda's pollers of each queue while the queue is empty.
         deleted_object_days: days for which S3 keeps deleted objects.
     """
 
     alarms: int
     polled_queues: int = 3
+    pollers: float = ASSUMED["least_pollers"]
     deleted_object_days: int = 0
 
 
 _ALARMS = 18 + sum(metric.alarm is not None for metric in METRICS)
 """The metrics that alarms read: of AWS, and the service's own."""
-ENVIRONMENTS = {"development": Deployed(alarms=0), "production": Deployed(alarms=_ALARMS, deleted_object_days=7)}
+ENVIRONMENTS = {
+    "development": Deployed(alarms=0),
+    "production": Deployed(alarms=_ALARMS, pollers=ASSUMED["pollers"], deleted_object_days=7),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +55,14 @@ class Bill:
         messages: part -> dollars that grow with the messages. A part is an AWS service, or a name such as `STORAGE`.
         standing: part -> dollars of a stack without any message.
         consumers: dollars for the requests of a worker on each subscription; not in the totals.
+        free: dollars of the total that AWS's free tiers pay, in an account without other uses.
     """
 
     workload: Workload
     messages: Mapping[str, float]
     standing: Mapping[str, float]
     consumers: float
+    free: float
 
     @property
     def requests(self) -> float:
@@ -75,7 +82,7 @@ class Bill:
 
 def bill(workload: Workload, deployed: Deployed) -> Bill:
     """Returns the bill of a workload in a stack of this environment."""
-    messages, consumers = dict[str, float](), 0.0
+    messages, consumers, calls = dict[str, float](), 0.0, DAY_S / SWEEP_INTERVAL_S
     if workload.per_day:
         stream = Stream(workload)
         runs = stream.runs()
@@ -88,7 +95,29 @@ def bill(workload: Workload, deployed: Deployed) -> Bill:
         messages |= {HISTORY: _history(stream, records)} if records else {}
         messages |= {STORAGE: _storage(stream, deployed), LOGS: _logs(runs)}
         consumers = _consumers(workload)
-    return Bill(workload=workload, messages=messages, standing=_standing(workload, deployed), consumers=consumers)
+        calls += sum(each.calls for each in runs)
+    standing = _standing(workload, deployed)
+    free = _free(added([(messages, 1), (standing, 1)]), calls)
+    return Bill(workload=workload, messages=messages, standing=standing, consumers=consumers, free=free)
+
+
+def _free(parts: Mapping[str, float], calls: float) -> float:
+    """Returns the dollars of a month that free tiers pay.
+
+    Args:
+        parts: part of the bill -> its dollars.
+        calls: calls of the functions a day.
+    """
+    called = _dollars("lambda.invocation", calls)
+    used_and_free = (
+        (parts.get("SQS", 0) + parts.get(POLLS, 0), prices.free_dollars("sqs.request")),
+        (called, prices.free_dollars("lambda.invocation")),
+        (parts.get("Lambda", 0) - called, prices.FREE_GB_SECONDS * prices.DOLLARS_PER_GB_SECOND),
+        (parts.get("EventBridge Scheduler", 0), prices.free_dollars("scheduler.invocation")),
+        (parts.get(LOGS, 0), prices.FREE_LOGS_GB * prices.LOGS_GB),
+        (parts.get(ALARMS, 0), prices.FREE_ALARMS * ALARM_MONTH),
+    )
+    return sum(min(used, free) for used, free in used_and_free)
 
 
 def _dollars(unit: str, a_day: float) -> float:
@@ -152,7 +181,7 @@ def _standing(workload: Workload, deployed: Deployed) -> dict[str, float]:
     measures = {"call": DAY_S / SWEEP_INTERVAL_S, "hour": 24, "orphans": 1}
     if workload.per_day:
         measures |= {"hour_topic": 24 * min(MOST_TOPICS, workload.topics), "orphans_topic": workload.topics}
-    polls = deployed.polled_queues * ASSUMED["pollers"] * DAY_S / ASSUMED["idle_poll_s"]
+    polls = deployed.polled_queues * deployed.pollers * DAY_S / ASSUMED["idle_poll_s"]
     runs = [Runs("sweep", measures)]
     parts = {LOGS: _logs(runs), POLLS: _dollars("sqs.request", polls), ALARMS: deployed.alarms * ALARM_MONTH}
     return _by_service(runs) | {part: dollars for part, dollars in parts.items() if dollars}

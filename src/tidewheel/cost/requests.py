@@ -29,17 +29,19 @@ class Asked:
         requests: "service.Operation" -> number of requests.
         reads: DynamoDB's read units.
         writes: DynamoDB's write units.
+        fair: SQS's requests of messages with a MessageGroupId.
     """
 
     requests: Mapping[str, int]
     reads: float = 0.0
     writes: float = 0.0
+    fair: float = 0.0
 
     @property
     def units(self) -> dict[str, float]:
         """Kind of bill, as in `tidewheel.model.prices` -> number of units."""
         billed = FIGURES["billed"]
-        own = {"dynamodb.read": self.reads, "dynamodb.write": self.writes}
+        own = {"dynamodb.read": self.reads, "dynamodb.write": self.writes, "sqs.fair": self.fair}
         return added([(own, 1), *(({billed[name]: 1}, n) for name, n in self.requests.items() if name in billed)])
 
 
@@ -82,7 +84,8 @@ def added(parts: Iterable[tuple[Mapping[str, float], float]]) -> dict[str, float
 
 
 def _asked(row: Mapping[str, int]) -> Asked:
-    return Asked({name: n for name, n in row.items() if "." in name}, row.get("reads", 0), row.get("writes", 0))
+    units = (row.get(name, 0) for name in ("reads", "writes", "fair"))
+    return Asked({name: n for name, n in row.items() if "." in name}, *units)
 
 
 FLOWS: Mapping[str, Flow] = {

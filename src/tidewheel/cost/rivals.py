@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from tidewheel.cost.stream import CHUNK_BYTES
 from tidewheel.cost.workload import Workload
-from tidewheel.model.prices import DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, TABLE_GB_MONTH, dollars
+from tidewheel.model.prices import (
+    DAYS_A_MONTH,
+    DOLLARS_PER_GB_SECOND,
+    FREE_GB_SECONDS,
+    TABLE_GB_MONTH,
+    dollars,
+    free_dollars,
+)
 
 ITEM_BYTES = 100
 """Bytes of an item beside the body: keys, id, state."""
@@ -26,11 +33,13 @@ class Rival:
         name: the rival's name.
         formula: how the dollars of a copy are calculated.
         dollars: a month.
+        free: dollars that AWS's free tiers pay, in an account without other uses.
     """
 
     name: str
     formula: str
     dollars: float
+    free: float
 
 
 def rivals(workload: Workload) -> tuple[Rival, ...]:
@@ -47,15 +56,20 @@ def rivals(workload: Workload) -> tuple[Rival, ...]:
     reads = math.ceil(item_bytes / 4096)
     tens = 4 * max(0.1, workload.size_bytes / CHUNK_BYTES)
     item = dollars("dynamodb.write", writes) + dollars("dynamodb.read", reads) + dollars("sqs.request", tens)
-    item += FUNCTION_GB_S * DOLLARS_PER_GB_SECOND
+    function = FUNCTION_GB_S * DOLLARS_PER_GB_SECOND
     stored = workload.waiting * workload.subscriptions * item_bytes / 1e9 * TABLE_GB_MONTH
     invoked = f"1 invocation ($1.00 a million), {chunks} SQS request ($0.40 a million)"
     moved = f"2 transitions ($25 a million), {chunks} SQS request"
     kept = f"{writes} write units, {reads} read unit, {tens:.1f} SQS requests, 2 ms, {item_bytes} B stored"
+    sent = free_dollars("sqs.request", copies * chunks)
+    scheduled = sent + free_dollars("scheduler.invocation", copies)
+    stepped = sent + free_dollars("stepfunctions.transition", 2 * copies)
+    item_free = free_dollars("sqs.request", copies * tens)
+    item_free += min(copies * FUNCTION_GB_S, FREE_GB_SECONDS) * DOLLARS_PER_GB_SECOND
     return (
-        Rival("EventBridge Scheduler", invoked, schedules_dollars(copies, chunks)),
-        Rival("Step Functions", moved, copies * transitions),
-        Rival("DynamoDB, an item a message", kept, copies * item + stored),
+        Rival("EventBridge Scheduler", invoked, schedules_dollars(copies, chunks), scheduled),
+        Rival("Step Functions", moved, copies * transitions, stepped),
+        Rival("DynamoDB, an item a message", kept, copies * (item + function) + stored, item_free),
     )
 
 

@@ -167,6 +167,8 @@ class Stream:
         lowered = ledgers * self._lowers(messages * later / ledgers) if ledgers else 0.0
         measures = {"call": calls, "ten_packs": calls, "ledger": ledgers, "direct": direct, "sends": sends}
         topics = min(packs, most) * (2 if workload.plain else 1)  # plain messages read a topic state twice
+        if workload.plain:  # they have no MessageGroupId
+            more["sqs.fair"] = -FLOWS["ingest"].asked["ten_packs"].fair * calls
         return Runs("ingest", {**measures, "topic": topics, "lowered": lowered}, messages, more)
 
     def _bulk_ingest(self, packs: float) -> Runs:
