@@ -25,6 +25,7 @@ CONDITION_KEYS = frozenset(
         "iam:passedtoservice",
         "kms:viaservice",
         "s3:if-none-match",
+        "kms:encryptioncontext:aws:s3:arn",
         "s3:prefix",
     }
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import ArnFormat, Aws, Duration, Stack
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -129,13 +129,21 @@ class SparkJob(Construct):
 def _job_role(scope: Construct, id_: str, code: tuple[Uploaded, ...]) -> iam.Role:
     """Creates a job's role, which may read the code and write metrics.
 
+    Without the right to list, S3 answers that a missing file is forbidden. The S3 bucket of the code may be encrypted
+    with a key that is not known here: the context of the encryption names the bucket, or the object.
+
     The metrics are limited to Glue's namespace. IAM cannot limit metrics to a resource. AWS documents no source with
     which Glue assumes a role, so the trust has no condition.
     """
     role = iam.Role(scope, id_, assumed_by=iam.ServicePrincipal("glue.amazonaws.com"))
     allow(role, ["s3:GetObject"], [each.bucket.arn_for_objects(each.key) for each in code])
+    arn = code[0].bucket.bucket_arn
+    allow(role, ["s3:ListBucket"], [arn], {"StringEquals": {"s3:prefix": [each.key for each in code]}})
+    through = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"}}
+    of_code = {"StringLike": {"kms:EncryptionContext:aws:s3:arn": [arn, f"{arn}/*"]}}
+    allow(role, ["kms:Decrypt"], ["*"], through | of_code)
     allow(role, ["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "Glue"}})
-    acknowledge_wildcards(role, ["*"], "CloudWatch knows no resource for metrics; a condition names the namespace.")
+    acknowledge_wildcards(role, ["*"], "Conditions name the metrics' namespace, and the S3 bucket that a key decrypts.")
     grant_key(role, scope, "dynamodb", "s3")
     return role
 

@@ -12,9 +12,10 @@ from tidewheel.clock import Clock
 from tidewheel.errors import ClockDoubted
 
 MAX_ERROR_MS = 2_000
-"""A local clock with a smaller error is not doubted. An error a second larger, plus the length of a call, always is."""
+"""A local clock with a smaller error is not doubted. An error a second larger, plus the length of a call, always is. A
+front end of AWS may have the same error beside the others."""
 _DATE_MS = 1_000
-"""AWS's answers tell whole seconds. Two answers of one moment may differ by this."""
+"""AWS's answers tell whole seconds."""
 _MOST_ASKED = 3
 
 
@@ -80,7 +81,7 @@ class CheckedClock:
         """Returns the error raised by `now_ms` after the answers so far, if any."""
         with self._lock:
             ahead, behind = self._least_ms >= MAX_ERROR_MS, self._most_ms < -MAX_ERROR_MS
-            jumped = self._least_ms - self._most_ms > _DATE_MS
+            jumped = self._least_ms - self._most_ms > MAX_ERROR_MS
             if not (ahead or behind or jumped):
                 return None
             return ClockDoubted(_utc(self._local_ms), _utc(self._aws_ms))
