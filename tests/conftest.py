@@ -77,6 +77,7 @@ LONG = (
     "tests/spark/test_rebuild",
     "tests/spark/test_session",
     "tests/unit/test_benchmark",
+    "tests/unit/test_dead_worker",
 )
 """Files of minutes, and of what seldom happens. Their tests have the mark `long`."""
 QUICK = ("tests/unit/", "tests/contract/")

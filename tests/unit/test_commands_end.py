@@ -34,6 +34,7 @@ COMMANDS = {
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowEndpoint]:
     monkeypatch.setattr(connection, "SDK", Tries(connect_s=2, read_s=0.1, silent=2, refused=3))
     monkeypatch.setattr(tries, "_BACKOFF_S", 0.01)
+    monkeypatch.setattr("tidewheel.client.dev_service._at.__defaults__", (0.5,))
     for name, value in (
         ("AWS_ACCESS_KEY_ID", "a"),
         ("AWS_SECRET_ACCESS_KEY", "b"),

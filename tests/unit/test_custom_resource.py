@@ -27,6 +27,7 @@ from tidewheel.aws.custom_resource import (
     answered,
     put_answer,
 )
+from tidewheel.aws.tries import Tries
 from tidewheel.client.connection import Connection
 from tidewheel.client.operations.declared import fulfil
 from tidewheel.clock import SystemClock
@@ -218,7 +219,7 @@ def test_an_answer_is_not_put_for_ever() -> None:
 def receiver(refusals: int) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     with HTTPServer(("127.0.0.1", 0), Receiver) as server:
         server.bodies, server.refusals = [], refusals  # type: ignore[attr-defined]
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/answer", server.bodies  # type: ignore[attr-defined]
         server.shutdown()
 
@@ -237,7 +238,10 @@ def declared(endpoint: SlowEndpoint, url: str, left_s: float) -> str | None:
 
 
 @pytest.mark.parametrize("mode", [Mode.HANG, Mode.THROTTLE, Mode.REFUSE])
-def test_cloudformation_gets_its_answer_before_the_function_ends_whatever_aws_does(mode: Mode) -> None:
+def test_cloudformation_gets_its_answer_before_the_function_ends_whatever_aws_does(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidewheel.client.connection.SDK", Tries(connect_s=5, read_s=0.2, silent=2, refused=6))
     with SlowEndpoint(mode=mode) as aws, receiver(0) as (url, bodies):
         begin_s = time.monotonic()
         reason = declared(aws, url, left_s=RESERVE_S + 5.5)  # for one try of each request

@@ -62,6 +62,8 @@ _AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/lo
 _OWN_HOST = re.compile(r"(?:(?:[\w.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?", re.ASCII | re.IGNORECASE)
 """The names of this machine that no other machine can have. S3's buckets may be below `localhost`."""
 _BUCKET_HOST = re.compile(r"(.+)\.localhost(?::\d+)?", re.ASCII | re.IGNORECASE)
+_POLL_S = 0.05
+"""How often the endpoint looks whether to stop. By default its end would take half a second."""
 _CONFIG: dict[str, Any] = {
     "region": REGION,
     # The AWS settings of the developer's shell must not redirect our clients.
@@ -371,7 +373,9 @@ class HttpServer:
             "127.0.0.1", port, application, threaded=True, request_handler=handler
         )
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = Thread(target=self._server.serve_forever, name="tidewheel-endpoint", daemon=True)
+        self._thread = Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="tidewheel-endpoint", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
