@@ -38,30 +38,3 @@ def test_a_message_that_comes_once_and_in_time_is_sound() -> None:
 )
 def test_what_goes_wrong_is_named(kind: str, arrivals: tuple[Arrival, ...]) -> None:
     assert verdict(*arrivals).faults.keys() == {kind}
-
-
-def test_a_run_without_messages_proves_nothing() -> None:
-    assert not Oracle().verdict().sound
-
-
-def test_what_was_cancelled_must_not_come() -> None:
-    oracle = Oracle()
-    oracle.expect([READER], "a", "body", DUE_MS)
-    oracle.withdraw("a")
-    oracle.arrived(READER, [GOOD])
-    assert oracle.verdict().faults.keys() == {"unexpected"}
-
-
-def test_what_a_pause_held_back_may_be_late_and_not_early() -> None:
-    oracle = Oracle()
-    oracle.expect([READER], "a", "body", DUE_MS)
-    oracle.may_be_late(READER, DUE_MS - 1, DUE_MS + 1_000_000)
-    oracle.arrived(READER, [replace(GOOD, earliest_ms=DUE_MS + 900_000, latest_ms=DUE_MS + 900_010)])
-    assert oracle.verdict().faults == {}
-
-
-def test_each_occurrence_of_a_recurring_message_must_come() -> None:
-    oracle = Oracle()
-    oracle.expect_recurring(READER, "body", [DUE_MS, DUE_MS + 60_000])
-    oracle.arrived(READER, [GOOD])
-    assert oracle.verdict().faults == {"lost": [f"topic/subscription body at {DUE_MS + 60_000} due {DUE_MS + 60_000}"]}

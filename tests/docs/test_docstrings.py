@@ -12,8 +12,6 @@ from functools import cache, cached_property
 from inspect import cleandoc
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 CODE = ("src", "functions", "glue_jobs", "infra")
 REPOSITORY = (*CODE, "benchmarks", "examples", "tests")
@@ -117,20 +115,3 @@ def unknown(source: Source) -> Iterator[str]:
 
 def test_every_name_in_a_docstring_exists() -> None:
     assert [each for source in sources() for each in unknown(source)] == []
-
-
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "Raises:\n    NoSuchError: nothing raises this.",
-        "See `NoSuchClass`.",
-        "See `no_such_function`.",
-        "See `_no_such_name`.",
-        "See `no/such_file.py`.",
-        "See `tidewheel.no_such_module`.",
-        "See `wheel.no_such_function`.",
-    ],
-)
-def test_a_name_that_nothing_has_is_found(docstring: str) -> None:
-    source = Source(path=Path("src/tidewheel/x.py"), tree=ast.parse(f'"""One.\n\n{docstring}\n"""'))
-    assert len(list(unknown(source))) == 1

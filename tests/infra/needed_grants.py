@@ -45,11 +45,13 @@ def matching(statements: Sequence[Statement], request: Request) -> list[Statemen
 def needed_grants() -> Iterator[set[Grant]]:
     """Notes each grant without which a request that was allowed would have been refused."""
     needed: set[Grant] = set()
+    known: set[tuple[str, Request]] = set()
     allows = Access.allows
 
     def noting(self: Access, role: str, statements: Sequence[Statement], request: Request) -> bool:
         found = allows(self, role, statements, request)
-        if found:
+        if found and (role, request) not in known:
+            known.add((role, request))
             singles = (single for each in matching(statements, request) for single in _singles(each))
             grants = {_grant(role, single) for single in singles if matching([single], request)}
             needed.update(grants if len(grants) == 1 else ())

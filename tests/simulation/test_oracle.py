@@ -16,16 +16,12 @@ from tidewheel.flows.delivery import commit, deliver, drain, due_rows, planning,
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.maintenance import collect, payloads
 from tidewheel.flows.ports.queues import QueueMessage
-from tidewheel.flows.recovery import rebuild
-from tidewheel.flows.recovery.rebuild_planning import Resolved
-from tidewheel.ledger.inspection import Inspected
 from tidewheel.model import tombstone
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items
 from tidewheel.storage.deliveries import Deliveries
-from tidewheel.storage.notes import Notes
 from tidewheel.storage.plans import Plans
 from tidewheel.storage.tombstones import Entombed, Tombstones
 from tidewheel.storage.topic_states import TopicStates
@@ -155,24 +151,9 @@ def forgotten_too_soon(patch: Patch) -> None:
     patch.setattr(tombstone, "KEPT_S", 600)
 
 
-def rebuilt_in_part(patch: Patch) -> None:
-    resolve = rebuild.resolve
-
-    def first_alone(ledgers: list[Inspected], topic: str, generation: str) -> Resolved:
-        found = resolve(ledgers, topic, generation)
-        del found.live[1:]
-        return found
-
-    patch.setattr(rebuild, "resolve", first_alone)
-
-
 def bodies(patch: Patch) -> None:
     patch.setattr(payloads, "KEPT_MS", -86_400_000 * 2)
     patch.setattr(payloads, "payload_day_end_ms", lambda _: 0)
-
-
-def sent_again(patch: Patch) -> None:
-    patch.setattr(Notes, "read", lambda *_: None)
 
 
 def expired(patch: Patch) -> None:
@@ -196,12 +177,10 @@ _SOON: dict[Plant, int] = {
     moved_back: 1,
     paused: 5,
     purged: 1,
-    rebuilt_in_part: 2,
     recurring: 6,
     recurring_unfiltered: 16,
     replayed_without_anything: 41,
     scheduled_a_day_late: 9,
-    sent_again: 12,
     superseded: 9,
     twice: 14,
 }
@@ -229,10 +208,8 @@ _SOON: dict[Plant, int] = {
         (recurring, "calm", "of rule-"),
         (recurring_unfiltered, "calm", "does not take rule-"),
         (forgotten_too_soon, "late", "was cancelled"),
-        (rebuilt_in_part, "calm", "never came"),
         (bodies, "calm", "without its body"),
         (expired, "late", "long after it had expired"),
-        (sent_again, "half_well", "times"),
         (believed, "faults", "was called sent"),
     ],
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import random
-import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from pyroaring import BitMap
 from pyspark.sql import SparkSession
 
 from tests.flows.alone import local_engine
@@ -28,19 +23,17 @@ from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.flows.recovery.rebuild import ledgers_of, rebuild
-from tidewheel.flows.recovery.rebuild_planning import groups, resolve
+from tidewheel.flows.recovery.rebuild_planning import groups
 from tidewheel.flows.recovery.scan import ScanRange, scan_here
 from tidewheel.jobs.job import Job
 from tidewheel.jobs.location import Location, key_ports
 from tidewheel.jobs.rebuilding import engine_of, rebuild_index, topic_settings
-from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.inspection import Inspected
+from tidewheel.ledger.bucket import bucket_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.object_names import ASIDE, ledger_name
-from tidewheel.model.plan import Segment
 from tidewheel.model.settings import TopicSettings
-from tidewheel.spark.ledger_scan import _connect, scan_on_spark
+from tidewheel.spark.ledger_scan import scan_on_spark
 from tidewheel.spark.tasks import OnSpark
 
 
@@ -157,50 +150,3 @@ def test_settings_are_arguments(made: Made) -> None:
 
 
 # --- what the driver holds, from metadata alone ---------------------------------------------------------------------
-
-
-def metadata(ledgers: int) -> list[bytes]:
-    """Returns the metadata of ledgers of 10,000 messages that are due over 60 days, as tasks send it."""
-    segments = [
-        Segment(offset=i << 16, length=1 << 16, rows=500, raw_bytes=1, first_deliver_at_ms=i, last_deliver_at_ms=i)
-        for i in range(20)
-    ]
-    slots = BitMap(range(0, 60 * 288, 2))
-    names = [f"ledgers/orders/2026-01-02/{bucket_id(i, 32 * 'c')}-{16 * 'a'}.parquet" for i in range(ledgers)]
-    buckets = [
-        Bucket(id=bucket_id(i, "c"), object_name=name, size_bytes=1, rows=1, slots=slots, segments=tuple(segments))
-        for i, name in enumerate(names)
-    ]
-    found = [Inspected(object_name=each.object_name, bucket=each, topic=TOPIC, generation="g") for each in buckets]
-    return [pickle.dumps(each) for each in found]
-
-
-def repeats(ledgers: int, partition: int) -> Iterator[pa.RecordBatch]:
-    """Yields a partition's pairs, where a merge wrote all outputs and deleted few sources: every message is twice."""
-    draw = np.random.default_rng(partition)
-    outputs = ledgers // 100
-    for _ in range(4):
-        columns = (draw.integers(0, outputs, 5 * ledgers), draw.integers(outputs, ledgers, 5 * ledgers))
-        yield pa.RecordBatch.from_arrays([pa.array(each.astype(np.int32)) for each in columns], ["first", "other"])
-
-
-def held(ledgers: int) -> tuple[float, float]:
-    """Returns the bytes and the pairs that the driver holds for each ledger."""
-    sent = metadata(ledgers)
-    connected = [each for partition in range(3) for each in _connect(repeats(ledgers, partition))]
-    tree = list(_connect(connected))
-    tracemalloc.start()
-    pairs = [(row["first"], row["other"]) for batch in tree for row in batch.to_pylist()]
-    resolved = resolve(map(pickle.loads, sent), TOPIC, "g")
-    together = groups(resolved.live, pairs)
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert [len(each) for each in together] == [ledgers]
-    return taken / ledgers, len(pairs) / ledgers
-
-
-def test_the_driver_holds_so_much_for_each_ledger_however_many_there_are_and_however_many_messages_are_twice() -> None:
-    few, pairs = held(1_000)
-    for ledgers in (4_000, 16_000):
-        more, more_pairs = held(ledgers)
-        assert more < 1.05 * few and pairs < 1 and more_pairs < 1
