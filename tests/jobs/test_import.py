@@ -415,18 +415,6 @@ def test_what_a_lost_table_had_of_an_import_is_imported_again_and_nothing_else(
     assert small.run(path).skipped == 35
 
 
-def test_an_import_that_two_runs_finished_is_imported_again_where_its_table_is_lost(
-    small: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = json_lines(small.folder / "in.json", messages(35))
-    die_after_commit(small, path, 3)
-    assert (small.run(path).imported, small.run(path).skipped) == (5, 35)
-    lose(small, 0, 1)
-    again = small.run(path)
-    assert (again.imported, again.skipped) == (20, 15)
-    assert small.bodies() == [f"message {i:03d}" for i in range(35)]
-
-
 def test_ledgers_that_another_run_commits_meanwhile_are_skipped_and_missed_where_they_are_lost(
     small: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -503,23 +491,6 @@ def test_files_of_an_import_with_a_token_may_move(bench: Bench) -> None:
         (bench.folder / name).rename(moved / name)
     again = bench.run(moved, token="reminders")
     assert (again.imported, again.skipped) == (0, 6)
-
-
-def test_an_import_that_was_killed_between_commits_is_finished_by_the_next(small: Bench) -> None:
-    path = json_lines(small.folder / "in.json", messages(35))
-    commits = 0
-    for crash in ("after", "before"):
-        plan = CrashPlan()
-        plan.schedule(2, crash)
-        small.world.ports = altered(small.world.service, buckets=DyingAtCommits(small.world.service.buckets, plan))
-        with pytest.raises(Crash):
-            small.run(path)
-        commits += 2 if crash == "after" else 1
-        assert len(small.world.service.buckets.all(TOPIC)) == commits
-    small.world.ports = small.world.service
-    last = small.run(path)
-    assert (last.imported, last.skipped, last.ledgers) == (5, 30, 1)
-    assert small.bodies() == [f"message {i:03d}" for i in range(35)]
 
 
 def before_commit(bench: Bench, act: Callable[[], None]) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.iam.iam_calls import read_call
 from tests.iam.iam_policy import Request, allowed
 from tests.iam.stack import EnforcedTidewheel
 from tests.iam_requests import requests_of
-from tidewheel.local.emulator.wire_calls import WireRequest
 from tidewheel.policies import queue_policy
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/t"
@@ -69,46 +67,6 @@ def test_a_denial_wins_over_what_is_allowed() -> None:
 def test_what_the_evaluator_does_not_know_is_an_error_and_no_guess(unknown: dict[str, Any]) -> None:
     with pytest.raises(NotImplementedError):
         allowed([{**statement(), **unknown}], request("T#a"))
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "expected"),
-    [
-        ("GET", "/b/k%20x?x-id=GetObject", {("s3:GetObject", "b/k x")}),
-        ("HEAD", "/b/k", {("s3:GetObject", "b/k")}),
-        ("HEAD", "/b", {("s3:ListBucket", "b")}),
-        ("GET", "/b?list-type=2&prefix=p%2F", {("s3:ListBucket", "b")}),
-        ("PUT", "/b/k?partNumber=1&uploadId=u", {("s3:PutObject", "b/k")}),
-        ("POST", "/b/k?uploads", {("s3:PutObject", "b/k")}),
-        ("POST", "/b/k?uploadId=u", {("s3:PutObject", "b/k")}),
-        ("DELETE", "/b/k?uploadId=u", {("s3:AbortMultipartUpload", "b/k")}),
-        ("DELETE", "/b/k", {("s3:DeleteObject", "b/k")}),
-        ("GET", "/b?location", {("s3:GetBucketLocation", "b")}),
-    ],
-)
-def test_a_request_of_an_s3_client_that_is_no_botocore_is_read(
-    method: str, path: str, expected: set[tuple[str, str]]
-) -> None:
-    wire = WireRequest(
-        service="s3", operation=None, method=method, url=f"http://127.0.0.1:1{path}", headers={}, body=b""
-    )
-    call = read_call(wire)
-    found = {(each.action, each.resource.rpartition(":")[2]) for each in requests_of("s3", call.operation, call.params)}
-    assert found == expected
-
-
-def test_a_copy_asks_for_its_source_too() -> None:
-    wire = WireRequest(
-        service="s3",
-        operation=None,
-        method="PUT",
-        url="https://b.s3.us-east-1.amazonaws.com/to",
-        headers={"x-amz-copy-source": "/other/from"},
-        body=b"",
-    )
-    call = read_call(wire)
-    found = [(each.action, each.resource) for each in requests_of("s3", call.operation, call.params)]
-    assert found == [("s3:GetObject", "arn:aws:s3:::other/from"), ("s3:PutObject", "arn:aws:s3:::b/to")]
 
 
 def test_a_transaction_over_two_partitions_asks_for_its_items_one_by_one_and_for_all_keys_together() -> None:

@@ -6,10 +6,7 @@ import base64
 import csv
 import hashlib
 import json
-import os
 import re
-import subprocess
-from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -18,18 +15,14 @@ from zipfile import ZipFile
 import pytest
 
 from infra import local_template
-from tests.interpreter import python_of
 from tests.packaging.conftest import functions_archive
 from tidewheel.cdk.archive import files_of
 from tidewheel.cdk.bundling import LEFT_OUT, LIMIT_BYTES, PACKAGES, own_files, write_bundle
 from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
-from tidewheel.model.settings import ServiceSettings
 from tidewheel.shipped import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("package_index")
 
-IMPORTER = Path(__file__).with_name("import_handlers.py")
-PATIENCE_S = 300
 ARM64_ELF = 183
 """ELF's number of the machine."""
 
@@ -54,12 +47,6 @@ def whole(package_index: None, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("whole")
     install(pinned(PACKAGES, X86), folder, X86)
     return folder
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """The functions' Python, for x86-64."""
-    return python_of(X86)
 
 
 @pytest.fixture(scope="module")
@@ -142,14 +129,6 @@ def test_the_template_names_handlers_that_the_archive_has_and_the_machine_that_i
 # ---- what it does
 
 
-def test_all_handlers_are_imported_from_the_archive_alone(tested: Path, python: str, tmp_path: Path) -> None:
-    handlers = [
-        f"{name.removesuffix('.py').replace('/', '.')}.handler" for name in own_files() if "/handler.py" in name
-    ]
-    assert len(handlers) == 6
-    assert imported(python, tested, tmp_path, *handlers).split() == handlers
-
-
 def functions_of(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The functions of a template."""
     return [each for each in resources if each["Type"] == "AWS::Lambda::Function"]
@@ -158,39 +137,3 @@ def functions_of(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def digest_of(path: Path) -> str:
     """Returns a file's hash in the format of RECORD."""
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")
-
-
-def imported(python: str, folder: Path, home: Path, *handlers: str) -> str:
-    """Imports handlers like Lambda, without other packages, with Lambda's variables. Returns what is printed."""
-    variables = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "AWS_REGION": "eu-central-1",
-        "AWS_DEFAULT_REGION": "eu-central-1",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_EXECUTION_ENV": "AWS_Lambda_python3.13",
-        "AWS_LAMBDA_FUNCTION_NAME": "tidewheel",
-        "LAMBDA_TASK_ROOT": "/var/task",
-        **{f"TIDEWHEEL_{name}": value for name, value in settings().items()},
-    }
-    # -B: the archive's folder is read-only for a function.
-    done = subprocess.run(
-        [python, "-B", "-S", "-I", str(IMPORTER), str(folder), *handlers],
-        cwd=home,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def settings() -> dict[str, str]:
-    """The settings of a fictitious service, by the names of a function's variables."""
-    values = {"max_skew_ms": "100", "send_threads": "8", "topic_queues": "{}"}
-    return {
-        field.name.upper(): values.get(field.name, "arn:aws:sqs:eu-central-1:1:q") for field in fields(ServiceSettings)
-    }
