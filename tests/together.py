@@ -29,6 +29,10 @@ FIRST = (
     "tests/packaging/test_bundles.py",
     "tests/infra/test_enforcement.py",
     "tests/e2e/test_main_road.py",
+    "tests/local/test_request_counts.py",
+    "tests/simulation/test_model.py",
+    "tests/simulation/test_seeds.py",
+    "tests/unit/test_calls_end.py",
 )
 """The groups that take longest, the longest first: else a worker may end long after the others."""
 

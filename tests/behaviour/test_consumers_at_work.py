@@ -66,6 +66,12 @@ class Service:
         worker.handles("orders/billing", **{"at_once": 1, "retry": None} | handles)(function)
         return worker
 
+    def send(self, *bodies: Any, **options: Any) -> str:
+        """Sends messages that are due at once. Returns the first one's id."""
+        sent = self.client.send_many(TOPIC, [Message(body=each, **options) for each in bodies])
+        self.stack.advance(seconds=1)
+        return sent[0].id
+
     def one(self) -> ReceivedMessage:
         """Receives the only available message."""
         [message] = self.consumer.receive()
@@ -92,8 +98,7 @@ class Service:
 @pytest.mark.parametrize("delay", ["5s", "2d"])
 def test_a_retry_comes_to_the_subscription_that_asked_for_it_and_to_no_other(delay: str) -> None:
     service = Service()
-    service.client.send(TOPIC, "mine", attributes={"a": "b"})
-    service.stack.advance(seconds=1)
+    service.send("mine", attributes={"a": "b"})
     assert [each.body for each in service.stack.receive(TOPIC, "audit")] == ["mine"]
     service.consumer.retry_later(service.one(), delay=delay)
     service.client.send_many(TOPIC, [Message(body="for all", delay=delay), Message(body="too", delay=delay)])
@@ -104,8 +109,7 @@ def test_a_retry_comes_to_the_subscription_that_asked_for_it_and_to_no_other(del
 
 def test_a_retry_of_a_paused_subscription_waits_until_it_is_resumed() -> None:
     service = Service()
-    service.client.send(TOPIC, "mine")
-    service.stack.advance(seconds=1)
+    service.send("mine")
     service.client.pause(TOPIC, "billing")
     service.consumer.retry_later(service.one(), delay="5s")
     service.stack.advance(minutes=1)
@@ -118,8 +122,7 @@ def test_a_retry_of_a_paused_subscription_waits_until_it_is_resumed() -> None:
 
 def test_a_retry_that_is_rescheduled_is_still_for_its_own_subscription() -> None:
     service = Service()
-    service.client.send(TOPIC, "mine", key="k")
-    service.stack.advance(seconds=1)
+    service.send("mine", key="k")
     service.stack.receive(TOPIC, "audit")
     receipt = service.consumer.retry_later(service.one(), delay="2d")
     assert receipt is not None
@@ -133,11 +136,9 @@ def test_a_retry_that_is_rescheduled_is_still_for_its_own_subscription() -> None
 
 def test_a_retry_is_neither_a_duplicate_of_its_own_key_nor_replaces_what_was_sent_since() -> None:
     service = Service()
-    service.client.send(TOPIC, "first", key="k")
-    service.stack.advance(seconds=1)
+    service.send("first", key="k")
     first = service.one()
-    service.client.send(TOPIC, "second", key="k", delay="2h")
-    service.stack.advance(seconds=1)
+    service.send("second", key="k", delay="2h")
     service.consumer.retry_later(first, delay="1h")
     service.stack.advance(hours=3)
     found = {each.body: each for each in service.consumer.receive()}
@@ -156,8 +157,7 @@ def test_a_retry_is_neither_a_duplicate_of_its_own_key_nor_replaces_what_was_sen
 )
 def test_a_retry_at_no_time_is_refused_and_the_message_stays(when: dict[str, Any], named: str) -> None:
     service = Service(max_attempts=1)
-    service.client.send(TOPIC, "x")
-    service.stack.advance(seconds=1)
+    service.send("x")
     with pytest.raises(InvalidValue, match=f"^{named}="):
         service.consumer.retry_later(service.one(), **when)
     assert service.bodies(service.url) == ["x"]
@@ -165,8 +165,7 @@ def test_a_retry_at_no_time_is_refused_and_the_message_stays(when: dict[str, Any
 
 def test_what_has_had_its_last_attempt_goes_to_the_dead_letters_as_it_was() -> None:
     service = Service(max_attempts=2)
-    service.client.send(TOPIC, b"\x00\xff", attributes={"kind": "reminder"}, key="k")
-    service.stack.advance(seconds=1)
+    service.send(b"\x00\xff", attributes={"kind": "reminder"}, key="k")
     assert service.consumer.retry_later(service.one()) is not None
     service.stack.advance(seconds=10)
     last = service.one()
@@ -186,8 +185,7 @@ def test_what_has_had_its_last_attempt_goes_to_the_dead_letters_as_it_was() -> N
 def test_the_last_attempt_without_a_dead_letter_queue_is_an_error_that_says_what_to_do() -> None:
     service = Service(max_attempts=1)
     service.stack.sqs.set_queue_attributes(QueueUrl=service.url, Attributes={"RedrivePolicy": ""})
-    service.client.send(TOPIC, "x")
-    service.stack.advance(seconds=1)
+    service.send("x")
     with pytest.raises(InvalidValue, match="set a RedrivePolicy, raise max_attempts, or delete the message"):
         service.consumer.retry_later(service.one())
     assert service.bodies(service.url) == ["x"]
@@ -196,12 +194,10 @@ def test_the_last_attempt_without_a_dead_letter_queue_is_an_error_that_says_what
 def test_a_dead_letter_queue_that_was_deleted_is_named_with_what_to_do_until_there_is_another() -> None:
     service = Service(max_attempts=1)
     sqs = service.stack.sqs
-    service.client.send(TOPIC, "x")
-    service.stack.advance(seconds=1)
+    service.send("x")
     service.consumer.retry_later(service.one())
     sqs.delete_queue(QueueUrl=f"{service.url}-dead")
-    service.client.send(TOPIC, "y")
-    service.stack.advance(seconds=1)
+    service.send("y")
     message = service.one()
     missing = rf"queue {service.url}-dead of dead letters does not exist: create a queue of this name, or name another"
     for call in (
@@ -220,8 +216,7 @@ def test_a_dead_letter_queue_that_was_deleted_is_named_with_what_to_do_until_the
 
 def test_if_it_stops_between_sending_again_and_deleting_both_come_with_the_same_original() -> None:
     service = Service()
-    sent = service.client.send(TOPIC, "x")
-    service.stack.advance(seconds=1)
+    sent = service.send("x")
     message = service.one()
 
     def died(**_: Any) -> None:
@@ -234,7 +229,7 @@ def test_if_it_stops_between_sending_again_and_deleting_both_come_with_the_same_
     service.stack.advance(minutes=6)
     found = service.consumer.receive()
     assert sorted(each.attempt for each in found) == [0, 1]
-    assert {each.original_id or each.id for each in found} == {sent.id}
+    assert {each.original_id or each.id for each in found} == {sent}
 
 
 # ---- large bodies
@@ -242,8 +237,7 @@ def test_if_it_stops_between_sending_again_and_deleting_both_come_with_the_same_
 
 def test_a_large_body_survives_a_retry_and_its_dead_letter_has_the_pointer_that_the_message_had() -> None:
     service = Service(max_attempts=2)
-    service.client.send(TOPIC, LARGE.encode())
-    service.stack.advance(seconds=1)
+    service.send(LARGE.encode())
     service.consumer.retry_later(service.one(), delay="1d")
     service.stack.advance(days=1)
     [in_queue] = service.bodies(service.url)
@@ -269,8 +263,7 @@ def test_what_is_dropped_costs_no_read_of_its_body() -> None:
 
 def test_a_retry_that_would_come_after_the_expiry_is_dropped_and_counted() -> None:
     service = Service()
-    service.client.send(TOPIC, "x", expires_in="1h")
-    service.stack.advance(seconds=1)
+    service.send("x", expires_in="1h")
     again = service.consumer.retry_later(service.one(), delay="30m")
     assert again is not None
     service.stack.advance(minutes=30)
@@ -283,8 +276,7 @@ def test_a_retry_that_would_come_after_the_expiry_is_dropped_and_counted() -> No
 @pytest.mark.parametrize("later", ["cancel", "replace", "duplicate"])
 def test_a_retry_is_dropped_once_its_key_was_cancelled_or_replaced(later: str, claims: Claims) -> None:
     service = Service(claims)
-    service.client.send(TOPIC, "old", key="k", replace=True)
-    service.stack.advance(seconds=1)
+    service.send("old", key="k", replace=True)
     service.consumer.retry_later(service.one(), delay="2h")
     if later == "cancel":
         assert not service.client.cancel(TOPIC, key="k")
@@ -352,8 +344,7 @@ def test_what_was_received_and_not_begun_goes_back_at_the_end_and_behind_a_slow_
     ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, stop, go, fifth = Service(), threading.Event(), threading.Event(), threading.Event()
-    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(9)])
-    service.stack.advance(seconds=1)
+    service.send(*map(str, range(9)))
     if not ends:
         monkeypatch.setattr(holding, "BUFFERED_S", 0.5)
     receives: list[int] = []
@@ -384,8 +375,7 @@ def test_what_was_received_and_not_begun_goes_back_at_the_end_and_behind_a_slow_
 @pytest.mark.parametrize("handles", [1, 2, 3, 5, 11])
 def test_what_workers_that_end_early_have_not_begun_is_no_dead_letter(handles: int) -> None:
     service, seen = Service(), set[str]()
-    service.client.send_many(TOPIC, [Message(body=str(i)) for i in range(60)])
-    service.stack.advance(seconds=1)
+    service.send(*map(str, range(60)))
     while service.bodies(service.url):
         stop, ends = threading.Event(), min(60, len(seen) + handles)
 
@@ -526,8 +516,7 @@ def test_what_aws_refuses_ends_a_worker_at_the_start_and_later_after_a_minute(
 
 def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() -> None:
     service = Service()
-    service.client.send(TOPIC, "x")
-    service.stack.advance(seconds=1)
+    service.send("x")
     assert service.consumer.receive(max_messages=1)  # it knows the queue
     service.stack.advance(minutes=5)
     subscriptions = service.client.core.connection.storage.subscriptions
@@ -539,8 +528,7 @@ def test_a_table_that_cannot_be_reached_does_not_keep_a_worker_from_its_queue() 
     stop = threading.Event()
     service.worker(lambda _: stop.set()).run(stop=stop)
     assert service.bodies(service.url) == []
-    service.client.send(TOPIC, "y")
-    service.stack.advance(seconds=1)
+    service.send("y")
     lambda_worker = Worker(service.stack.client())
     lambda_worker.handles("orders/billing")(lambda _: None)
     lambda_worker.client.core.connection.storage.subscriptions.read = unreachable

@@ -13,7 +13,6 @@ from tests.behaviour.test_half_well_ingest import (
     taken,
 )
 from tests.flows.alone import local_engine
-from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel
 from tidewheel.flows.delivery.refusing import note_away
 from tidewheel.flows.recovery.rebuild import rebuild
@@ -39,8 +38,7 @@ def slow_rebuild(stack: RecordedTidewheel) -> None:
 
 def waiting(*, hours: float) -> RecordedTidewheel:
     """Sends a waiting pack, since the table refuses ledgers for some hours."""
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("buckets.commit", minutes=hours * 60)
     put_pack(stack, a_message(stack, "late", 20 * HOUR_S))
     return stack
@@ -73,8 +71,7 @@ def test_a_pack_waits_for_each_rebuild_of_its_topic() -> None:
 
 
 def test_a_pack_that_was_refused_after_some_of_its_messages_were_sent_sends_the_others_when_it_is_redriven() -> None:
-    faults = HalfWell()
-    stack, client = opened(faults)
+    faults, stack, client = opened()
     faults.refuse("buckets.commit", minutes=60)
     put_pack(stack, a_message(stack, "soon", MINUTE_S), a_message(stack, "late", 20 * HOUR_S))
     stack.advance(minutes=30)
@@ -86,8 +83,7 @@ def test_a_pack_that_was_refused_after_some_of_its_messages_were_sent_sends_the_
 
 
 def test_a_subscription_of_which_the_table_takes_no_park_loses_none_and_costs_the_others_only_copies() -> None:
-    faults = HalfWell()
-    stack, client = opened(faults)
+    faults, stack, client = opened()
     client.create_subscription(TOPIC, "paused")
     client.pause(TOPIC, "paused")
     faults.refuse("parks.put", minutes=20)

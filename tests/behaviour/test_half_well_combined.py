@@ -98,8 +98,7 @@ def test_messages_that_a_queue_refuses_for_their_own_sake_stay_parked_and_stop_n
     assert world.copies("audit") == once(bodies)
     assert world.copies("billing") == once([body for body in bodies if body not in bad])
     assert world.state("billing") is State.ACTIVE and not world.deliveries()
-    world.faults.heal()
-    world.advance(seconds=610)
+    world.heal()
     assert world.copies("billing") == once(bodies) and not world.parks() and not world.stack.service.queues.refused
 
 
@@ -111,8 +110,7 @@ def test_few_messages_of_a_queue_that_refuses_all_of_them_come_when_it_heals(
     world.throttle("billing", code="InternalError")
     bodies = world.send("m", number, delay=delay)
     world.advance(hours=50)
-    world.faults.heal()
-    world.advance(seconds=610)
+    world.heal()
     assert world.copies("billing") == once(bodies) and not world.stack.service.queues.refused
 
 
@@ -121,8 +119,7 @@ def test_a_queue_that_refuses_everything_is_down_whatever_it_says(world: Sending
     refuse_for_their_own_sake(world, set(bodies))
     world.advance(hours=4)
     assert world.state("billing") is State.BROKEN and not world.stack.service.queues.refused
-    world.faults.heal()
-    world.advance(minutes=10)
+    world.heal(minutes=10)
     assert world.copies("billing") == once(bodies) and world.state("billing") is State.ACTIVE
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.behaviour.test_half_well_ingest import opened
 from tests.flows.alone import sweep_payloads
 from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel
@@ -33,10 +34,7 @@ class _Denied(ClientError):
 def test_a_large_body_that_cannot_be_had_fails_its_own_message_alone(
     trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack = RecordedTidewheel()
-    client = stack.client()
-    client.create_topic("orders")
-    subscription = client.create_subscription("orders", "billing")
+    _, stack, client = opened()
     client.send("orders", LARGE)
     client.send_many("orders", [Message(body=f"m{i}", delay=1) for i in range(9)])
     stack.advance(seconds=5)
@@ -55,21 +53,17 @@ def test_a_large_body_that_cannot_be_had_fails_its_own_message_alone(
     worker.handles("orders/billing", retry=None)(lambda message: handled.append(message.body))
     stack.drain(worker, "2h", errors="count")
     assert sorted(handled) == [f"m{i}" for i in range(9)]
-    queue = stack.queue(subscription.queue_url)
-    dead = queue.dead_letters
-    assert dead is not None
-    assert (len(queue.everything), len(dead.everything)) == (0, 1)
+    [billing] = client.subscriptions("orders")
+    queue = stack.queue(billing.queue_url)
+    assert queue.dead_letters is not None
+    assert (len(queue.everything), len(queue.dead_letters.everything)) == (0, 1)
 
 
 class _Shop:
     """Five ledgers of twenty messages. One of the ledgers is then damaged or gone."""
 
     def __init__(self, damage: str) -> None:
-        self.faults = HalfWell()
-        self.stack = RecordedTidewheel(wrap=self.faults, start="2026-01-01T00:00:00Z")
-        self.client = self.stack.client()
-        self.client.create_topic("orders")
-        self.client.create_subscription("orders", "billing")
+        self.faults, self.stack, self.client = opened()
         self.sent: list[dict[str, int]] = []
         for _ in range(5):
             receipts = [self.client.send("orders", "x", delay="6h") for _ in range(20)]
@@ -90,11 +84,7 @@ class _Shop:
     def received(self) -> dict[str, list[int]]:
         """The lateness of each message, with an entry for each copy."""
         due = {id: at for each in self.sent for id, at in each.items()}
-        late: dict[str, list[int]] = {}
-        for each in self.stack.service.queues.sent():
-            id = json.loads(each.header)["id"]
-            late.setdefault(id, []).append(each.visible_at_ms - due.get(id, each.deliver_at_ms))
-        return late
+        return _lateness(self.stack, due)
 
 
 def _first_ms(bucket: Bucket) -> int:
@@ -131,11 +121,7 @@ def _with_a_large_ledger(
 ) -> tuple[RecordedTidewheel, HalfWell, dict[str, int], dict[str, int]]:
     """A ledger with an index too large for its item, another ledger, and the due times of both."""
     monkeypatch.setattr("tidewheel.ledger.bucket.INLINE_SEGMENTS_BYTES", 60)
-    faults = HalfWell()
-    stack = RecordedTidewheel(wrap=faults, start="2026-01-01T00:00:00Z")
-    client = stack.client()
-    client.create_topic("orders")
-    client.create_subscription("orders", "billing")
+    faults, stack, client = opened()
     source = random.Random(1)
     messages = [Message(body=source.randbytes(500).hex(), delay=7200 + 60 * i) for i in range(400)]
     large = {each.id: each.deliver_at_ms for each in client.send_many("orders", messages)}
@@ -183,10 +169,7 @@ def test_a_large_ledger_whose_index_cannot_be_read_keeps_no_other_from_being_on_
 
 
 def test_the_large_body_of_a_damaged_message_is_kept() -> None:
-    stack = RecordedTidewheel(start="2026-01-01T00:00:00Z")
-    client = stack.client()
-    client.create_topic("orders")
-    client.create_subscription("orders", "billing")
+    _, stack, client = opened()
     client.send("orders", LARGE, delay="2h")
     stack.advance(minutes=10)
     [ledger] = stack.service.objects.names("ledgers/")
@@ -205,10 +188,7 @@ def test_the_large_body_of_a_damaged_message_is_kept() -> None:
 
 
 def test_a_restore_brings_back_all_that_can_be_and_names_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = RecordedTidewheel(start="2026-01-01T00:00:00Z")
-    client = stack.client()
-    client.create_topic("orders")
-    client.create_subscription("orders", "billing")
+    _, stack, client = opened()
     for body in ("gone", "kept"):
         client.send("orders", body, deliver_at=datetime(2026, 1, 1, 6, tzinfo=UTC))
         stack.advance(minutes=6)
@@ -325,10 +305,7 @@ def test_what_s3_does_not_give_for_a_day_comes_within_an_hour_after_that(everyth
 
 def test_a_message_that_a_note_has_no_room_to_name_is_not_said_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidewheel.flows.delivery.unread._MOST_NAMES", 0)
-    stack = RecordedTidewheel()
-    client = stack.client()
-    client.create_topic("orders")
-    client.create_subscription("orders", "billing")
+    _, stack, client = opened()
     id = client.send("orders", "x", delay="1h").id
     stack.advance(minutes=10)
     [name] = stack.service.objects.names("ledgers/")

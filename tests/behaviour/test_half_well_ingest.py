@@ -26,13 +26,14 @@ TOPIC, DAY_S, HOUR_S, MINUTE_S = "orders", 86_400, 3600, 60
 QUEUES = ("tidewheel_urgent", "tidewheel_bulk")
 
 
-def opened(faults: HalfWell | None = None) -> tuple[RecordedTidewheel, Tidewheel]:
-    """Makes a service with a topic and the subscription "billing"."""
+def opened() -> tuple[HalfWell, RecordedTidewheel, Tidewheel]:
+    """Makes a service with a topic and the subscription "billing", and its faults."""
+    faults = HalfWell()
     stack = RecordedTidewheel(wrap=faults)
     client = stack.client()
     client.create_topic(TOPIC)
     client.create_subscription(TOPIC, "billing")
-    return stack, client
+    return faults, stack, client
 
 
 def generation(stack: RecordedTidewheel) -> str:
@@ -95,7 +96,7 @@ def bad_packs(stack: RecordedTidewheel) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("queue", QUEUES)
 def test_a_message_of_another_program_is_refused_in_one_call_with_the_reason(queue: str) -> None:
-    stack, client = opened()
+    _, stack, client = opened()
     wanted = bad_packs(stack)
     for number, data in enumerate(wanted.values()):
         put(stack, queue, data, body=f"message {number}")
@@ -115,7 +116,7 @@ def test_a_message_of_another_program_is_refused_in_one_call_with_the_reason(que
 
 
 def test_a_work_message_that_is_no_job_is_refused_in_one_call() -> None:
-    stack, _ = opened()
+    _, stack, _ = opened()
     stack.sqs.send_message(QueueUrl="tidewheel_work", MessageBody="no job")
     stack.sqs.send_message(QueueUrl="tidewheel_work", MessageBody=json.dumps({"kind": "newer"}))
     stack.advance(hours=1)
@@ -139,8 +140,7 @@ def of_cart_17(_: str, entry: KeyEntry) -> bool:
 
 @pytest.mark.parametrize("delay_s", [MINUTE_S, 20 * HOUR_S])
 def test_a_key_that_cannot_be_read_keeps_its_messages_waiting_and_no_other_of_their_pack(delay_s: float) -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("keys.claim", minutes=60, instead=an_entry_that_cannot_be_read, applies=of_cart_17)
     keys = ("cart-17", None, "cart-18")
     bodies = [
@@ -161,8 +161,7 @@ def test_a_move_that_cannot_be_read_keeps_its_message_waiting_and_no_other_of_it
     def unread(*_: object) -> None:
         raise CorruptMetadata("an item is not readable")
 
-    faults = HalfWell()
-    stack, client = opened(faults)
+    faults, stack, client = opened()
     old = client.send(TOPIC, "old", delay="20h")
     stack.advance(minutes=10)
     moved = a_message(stack, "moved", 30 * HOUR_S, moves=MessageId(old.id))
@@ -179,7 +178,7 @@ def test_a_move_that_cannot_be_read_keeps_its_message_waiting_and_no_other_of_it
 
 
 def test_what_is_too_large_for_sqs_is_an_object_and_comes_back_as_it_was() -> None:
-    stack, client = opened()
+    _, stack, client = opened()
     noise = "".join(
         random.Random(7).choices(string.ascii_letters + string.digits + "!#$%&()*+,-./:;<=>?@", k=1_030_000)
     )
@@ -199,8 +198,7 @@ def test_what_is_too_large_for_sqs_is_an_object_and_comes_back_as_it_was() -> No
 
 
 def test_a_refused_queue_that_takes_nothing_keeps_the_message_in_its_queue() -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("queues.refuse", minutes=30)
     put(stack, QUEUES[0], None, body="hello")
     stack.advance(minutes=20)
@@ -211,8 +209,7 @@ def test_a_refused_queue_that_takes_nothing_keeps_the_message_in_its_queue() -> 
 
 
 def test_messages_that_need_no_s3_are_on_time_while_s3_refuses_put_for_40_minutes() -> None:
-    faults = HalfWell()
-    stack, client = opened(faults)
+    faults, stack, client = opened()
     faults.refuse("objects.put", minutes=40)
     for number in range(75):
         due = [Message(body=f"soon {number}", delay=MINUTE_S), Message(body=f"later {number}", delay=6 * HOUR_S)]
@@ -228,8 +225,7 @@ def test_messages_that_need_no_s3_are_on_time_while_s3_refuses_put_for_40_minute
 
 @pytest.mark.parametrize("refuses", ["buckets.commit", "objects.put"])
 def test_a_table_that_takes_nothing_for_40_minutes_makes_one_copy_at_most(refuses: str) -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse(refuses, minutes=40)
     faults.refuse("notes.put", minutes=40)
     put_pack(stack, a_message(stack, "soon", MINUTE_S), a_message(stack, "later", 6 * HOUR_S))
@@ -244,7 +240,7 @@ def test_a_table_that_takes_nothing_for_40_minutes_makes_one_copy_at_most(refuse
 def test_what_is_sent_after_a_purge_by_a_sender_whose_clock_is_behind_comes(
     bounds: dict[str, float], delay_s: float
 ) -> None:
-    stack, client = opened()
+    _, stack, client = opened()
     put_pack(stack, a_message(stack, "before", delay_s), sent_in_ms=-30_000)
     client.purge(TOPIC, **bounds)
     stack.advance(seconds=1)
@@ -255,7 +251,7 @@ def test_what_is_sent_after_a_purge_by_a_sender_whose_clock_is_behind_comes(
 
 
 def test_keys_of_a_sender_whose_clock_is_behind_are_in_order_after_a_purge() -> None:
-    stack, client = opened()
+    _, stack, client = opened()
     client.purge(TOPIC)
     stack.advance(seconds=1)
     for number in range(3):
@@ -272,8 +268,7 @@ def test_keys_of_a_sender_whose_clock_is_behind_are_in_order_after_a_purge() -> 
 
 @pytest.mark.parametrize("minutes", [1, 20])
 def test_what_was_refused_before_a_purge_stays_purged_when_it_is_redriven(minutes: int) -> None:
-    faults = HalfWell()
-    stack, client = opened(faults)
+    faults, stack, client = opened()
     faults.refuse("topic_states.existing", minutes=1, instead=a_pack_that_cannot_be_read)
     put_pack(stack, a_message(stack, "before", 3 * HOUR_S, key="cart-17", seq=1))
     stack.advance(minutes=minutes)
@@ -286,7 +281,7 @@ def test_what_was_refused_before_a_purge_stays_purged_when_it_is_redriven(minute
 
 
 def test_a_sender_cannot_hold_a_key_for_ever_by_a_time_in_the_future() -> None:
-    stack, client = opened()
+    _, stack, client = opened()
     forged = a_message(stack, "forged", 3 * HOUR_S, key="k", replace=True, seq=1)
     put_pack(stack, forged, sent_in_ms=365 * DAY_S * 1000)
     stack.advance(minutes=10)
@@ -296,8 +291,7 @@ def test_a_sender_cannot_hold_a_key_for_ever_by_a_time_in_the_future() -> None:
 
 
 def test_a_few_refused_calls_after_an_outage_keep_their_own_packs_alone() -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("objects.put", minutes=40)
     seeded = random.Random(25)
     faults.refuse("notes.*", minutes=240, applies=lambda *_, **__: seeded.random() < 0.05)
@@ -317,8 +311,7 @@ def test_a_few_refused_calls_after_an_outage_keep_their_own_packs_alone() -> Non
 
 
 def test_an_outage_of_the_table_does_not_cost_a_try_for_each_pack_or_key() -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("notes.read", minutes=30)
     faults.refuse("keys.claim", minutes=30)
     for number in range(300):
@@ -342,8 +335,7 @@ def throttled(*_: object) -> None:
 @pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("refused_too", ["", "objects.put", "buckets.commit", "queues.send"])
 def test_a_key_that_is_throttled_for_an_hour_keeps_its_own_messages_waiting_alone(queue: str, refused_too: str) -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("keys.*", minutes=60, instead=throttled, applies=hot)
     if refused_too:
         faults.refuse(refused_too, minutes=20)
@@ -371,8 +363,7 @@ def test_a_key_that_is_throttled_for_an_hour_keeps_its_own_messages_waiting_alon
 
 @pytest.mark.parametrize("minutes", [30, 80])
 def test_a_table_that_takes_no_notes_while_a_key_is_throttled_makes_no_copies(minutes: int) -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("keys.*", minutes=60, instead=throttled, applies=hot)
     faults.refuse("notes.put", minutes=minutes)
     put_pack(
@@ -389,8 +380,7 @@ def test_a_table_that_takes_no_notes_while_a_key_is_throttled_makes_no_copies(mi
 
 
 def test_a_message_that_waits_for_its_key_beside_messages_that_were_sent_is_not_lost_while_s3_refuses() -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
     faults.refuse("keys.*", minutes=60, instead=throttled, applies=hot)
     faults.refuse("objects.put", minutes=30)
     put_pack(
@@ -405,8 +395,7 @@ def test_a_message_that_waits_for_its_key_beside_messages_that_were_sent_is_not_
 
 @pytest.mark.parametrize("refuses", ["", "tombstones.ids"], ids=["", "and the sending is refused at first"])
 def test_a_commit_that_moved_sends_what_was_sealed_since_once(refuses: str) -> None:
-    faults = HalfWell()
-    stack, _ = opened(faults)
+    faults, stack, _ = opened()
 
     def sealed_meanwhile(*_: object) -> Commit:
         fault.applies = lambda *_: False
@@ -432,8 +421,7 @@ class Death(BaseException):
 
 
 def test_a_call_that_dies_of_packs_that_came_again_keeps_what_it_did() -> None:
-    faults = HalfWell()
-    stack, client = opened(faults)
+    faults, stack, client = opened()
     for i in range(100):
         client.send(TOPIC, str(i), delay="3h")
     faults.refuse("objects.put", minutes=6)
@@ -457,7 +445,7 @@ def test_a_call_that_dies_of_packs_that_came_again_keeps_what_it_did() -> None:
 def test_a_doubt_while_plain_messages_are_adopted_makes_no_copies_of_what_the_call_has_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stack, client = opened()
+    _, stack, client = opened()
     client.create_topic("others")
     doubted = []
 

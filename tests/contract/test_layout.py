@@ -21,7 +21,6 @@ from tidewheel.errors import CorruptMetadata, UnsupportedLayout
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding
 from tidewheel.model.recurring import Recurring
-from tidewheel.model.settings import TopicSettings
 from tidewheel.model.subscription_state import PlainReader
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import LAYOUT, TopicState
@@ -132,10 +131,3 @@ def test_a_topic_state_without_a_layout_is_damaged() -> None:
     del item["layout"]
     with pytest.raises(CorruptMetadata, match="layout"):
         decode_topic_state(item)
-
-
-def test_a_setting_of_a_newer_release_stays_when_another_is_changed() -> None:
-    newer = TopicSettings().to_json()[:-1] + ', "newer_setting": [1, 2]}'
-    changed = TopicSettings(retention_days=60).to_json(keeping=newer)
-    assert '"newer_setting": [1, 2]' in changed and TopicSettings.from_json(changed) == TopicSettings(retention_days=60)
-    assert "max_waiting" not in TopicSettings().to_json(keeping=TopicSettings(max_waiting=5).to_json())

@@ -315,33 +315,6 @@ def test_of_two_runs_at_once_the_loser_deletes_its_outputs() -> None:
     assert world.received_after(8 * DAY, sweeps=True) == once(ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """Runs each task twice, as speculation does, in an order drawn at random."""
-
-    random: random.Random
-    side_by_side = 2
-
-    def run(
-        self, task: Callable[[Item], Result], items: Sequence[Item], /
-    ) -> Generator[tuple[int, Result], None, None]:
-        order = [*range(len(items)), *range(len(items))]
-        self.random.shuffle(order)
-        yield from {place: task(items[place]) for place in order}.items()
-
-
-def test_repeated_tasks_leave_orphans_only() -> None:
-    world = World()
-    ids = spread(world, 9)
-    tasks = Repeated(random.Random(1))
-    writer = SideBySide(tasks=lambda _: tasks, objects=lambda: world.service.objects)
-    merged = run(world, writer=writer)[TOPIC]
-    assert (merged.merges, merged.outputs) == (3, 3)
-    world.clock.advance_ms(ORPHAN_GRACE_S * 1000 + 1)
-    assert sweep_orphans(world.ports).objects == 3
-    assert world.received_after(8 * DAY, sweeps=True) == once(ids)
-
-
 @dataclass(slots=True)
 class TriedAgain:
     """Runs a task again that raises, once. A task that raises again ends the run, as on Spark."""

@@ -482,8 +482,9 @@ def test_the_old_subscription_is_deleted_when_its_name_or_its_topic_changes(clou
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason_and_its_deletion_succeeds(
-    cloud: Cloud, properties: dict[str, str], reason: str
+    cloud: Cloud, properties: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidewheel.client.operations.subscription_queues.sleep", lambda _: None)
     mine = cloud.subscription()
     answer = mine._ask(Kind.CREATE, properties)
     assert (answer["Status"], answer["Reason"][: len(reason)]) == ("FAILED", reason)

@@ -277,19 +277,6 @@ def test_cdk_nag_finds_nothing_in_the_pipes_of_the_example() -> None:
     assert found == set()
 
 
-def test_the_template_of_the_example_runs_locally_and_its_copies_carry_what_the_pipes_read(tmp_path: Path) -> None:
-    written = tmp_path / "shipping.template.json"
-    written.write_text(json.dumps(shipping()), encoding="utf-8")
-    with LocalTidewheel(template=written, stack_name="shipping") as stack:
-        tw = stack.client()
-        sent = tw.send("parcels", {"order": 1}, delay="2h", group="customer-7", attributes={"kind": "refund"})
-        stack.advance(hours=3)
-        for each in tw.subscriptions("parcels"):
-            [copy] = records(stack.session.client("sqs"), each.queue_url)
-            assert at(copy, "$.messageAttributes.tidewheel_id.stringValue") == sent.id
-            assert at(copy, "$.attributes.MessageGroupId") == "customer-7"
-
-
 def test_what_a_pipe_takes_from_a_copy_deduplicates_copies_and_gives_each_group_its_turn() -> None:
     """The pipe's paths, applied to the copies of a local queue as Pipes reads them, and sent to a FIFO queue."""
     paths = pipe_of(to_a_fifo_queue())["TargetParameters"]["SqsQueueParameters"]

@@ -193,22 +193,6 @@ def test_each_row_reaches_exactly_those_whom_it_is_for_in_order(kinds: list[tupl
 # ---- the consumer
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"max_attempts": 0},
-        {"max_attempts": True},
-        {"max_attempts": "5"},
-        {"topic": "no topic!"},
-        {"subscription": ""},
-    ],
-)
-def test_a_consumer_of_nothing_is_refused_at_once(wrong: dict[str, Any]) -> None:
-    arguments: dict[str, Any] = {"topic": "orders", "subscription": "billing", **wrong}
-    with pytest.raises(InvalidValue, match=next(iter(wrong))):
-        Consumer(Tidewheel(), arguments.pop("topic"), arguments.pop("subscription"), **arguments)
-
-
 def test_only_what_was_received_can_be_sent_again() -> None:
     message: Any = {"Body": "x"}
     with pytest.raises(InvalidValue, match="that receive returned"):

@@ -200,26 +200,6 @@ def test_queue_names_fit_sqs_and_differ() -> None:
     assert queue_name("tidewheel", "orders", "billing") == "tidewheel-orders-billing"
 
 
-@pytest.mark.parametrize(
-    ("fields", "wrong"),
-    [
-        ({"name": "a b"}, "subscription="),
-        ({"initial_position": "first"}, "initial_position="),
-        ({"visibility_timeout_s": True}, "visibility_timeout_s="),
-        ({"visibility_timeout_s": 43_201}, "visibility_timeout_s="),
-        ({"visibility_timeout_s": 1.5}, "visibility_timeout_s="),
-    ],
-)
-def test_a_bad_value_for_a_subscription_is_refused_before_a_queue_is_made(
-    stack: Stack, fields: dict[str, Any], wrong: str
-) -> None:
-    stack.client.create_topic("orders")
-    with pytest.raises(InvalidValue, match=wrong):
-        stack.client.create_subscription("orders", **{"name": "billing", **fields})
-    assert stack.storage.subscriptions.all("orders") == []
-    assert len(stack.sqs.list_queues()["QueueUrls"]) == 2
-
-
 def test_a_subscription_of_an_unknown_topic_makes_no_queue(stack: Stack) -> None:
     with pytest.raises(UnknownTopic):
         stack.client.create_subscription("orders", "billing")
