@@ -502,9 +502,9 @@ def test_what_aws_refuses_ends_a_worker_at_the_start_and_later_after_a_minute(
     good, last = [0, 3], 6
     service.worker(pytest.fail).run(stop=stop)
     assert [record.message.partition(":")[2][:16] for record in caplog.records] == [
-        " connection lost",
-        " connected again",
-        " connection lost",
+        " polls fail, try",
+        " polls work agai",
+        " polls fail, try",
     ]
     monkeypatch.setattr(serving, "REFUSED_S", 0.01)
     stop.clear()

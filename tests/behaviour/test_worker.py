@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tidewheel import (
     Backoff,
@@ -279,13 +279,17 @@ def test_a_subscription_that_is_refused_later_does_not_stop_the_others(
         shop.worker.stop()
 
 
-def test_a_worker_that_may_not_keep_messages_invisible_still_acknowledges_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_may_not_keep_messages_invisible_acknowledges_them_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(serving, "_FIRST_PAUSE_S", 0.01)
-    shop, refused = Shop("orders/bill"), threading.Event()
+    shop, refusals, refused = Shop("orders/bill"), list[object](), threading.Event()
     denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ChangeMessageVisibility")
 
     def hide(**_: object) -> None:
-        refused.set()
+        refusals.append(0)
+        if len(refusals) == 3:
+            refused.set()
         raise denied
 
     monkeypatch.setattr(shop.stack.sqs, "change_message_visibility_batch", hide)
@@ -300,6 +304,49 @@ def test_a_worker_that_may_not_keep_messages_invisible_still_acknowledges_them(m
     shop.worker.start()
     until(lambda: not shop.stack.queued("orders", sent))
     shop.worker.stop()
+    told = [each.getMessage() for each in caplog.records]
+    assert len([each for each in told if "changes of visibility fail" in each]) == 1
+    assert not [each for each in told if "work again" in each]
+
+
+def test_an_error_that_ends_a_started_worker_is_told_at_once_and_raised_by_its_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shop = Shop("orders/bill")
+
+    @shop.worker.handles("orders/bill")
+    def bill(message: ReceivedMessage) -> None:
+        raise SystemExit("enough")
+
+    shop.send("orders", "x")
+    shop.stack.advance(seconds=1)
+    shop.worker.start()
+    until(lambda: [each for each in caplog.records if "ended the worker of orders/bill" in each.getMessage()])
+    with pytest.raises(SystemExit, match="enough"):
+        shop.worker.stop()
+
+
+def test_a_lifespan_begins_once_aws_answers_and_not_with_a_wrong_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop("orders/bill")
+    read, calls = shop.tw.core.connection.storage.subscriptions.read, list[object]()
+
+    def fails_first(*names: str) -> object:
+        calls.append(names)
+        if len(calls) == 1:
+            raise EndpointConnectionError(endpoint_url="table")
+        return read(*names)
+
+    async def live(address: str) -> None:
+        worker = Worker(shop.tw, wait_s=0)
+        worker.handles(address)(nothing)
+        async with worker:
+            assert worker.addresses
+
+    monkeypatch.setattr(shop.tw.core.connection.storage.subscriptions, "read", fails_first)
+    asyncio.run(live("orders/bill"))
+    assert len(calls) > 1
+    with pytest.raises(UnknownSubscription, match="bil"):
+        asyncio.run(live("orders/bil"))
 
 
 def test_coroutines_that_refuse_to_end_hold_up_the_end_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

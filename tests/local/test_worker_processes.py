@@ -209,7 +209,7 @@ def test_a_worker_connects_again_and_says_so_once(world: World, kind: str, mode:
     until(lambda: world.endpoint.count("sqs") > 3, process)
     world.endpoint.be(mode)
     assert process.stderr is not None
-    assert process.stderr.readline().startswith("orders/billing: connection lost, trying until it is back: ")
+    assert process.stderr.readline().startswith("orders/billing: polls fail, trying until they work: ")
     time.sleep(1)
     world.endpoint.be(Mode.OK)
     world.client.send("orders", "0")
@@ -217,7 +217,7 @@ def test_a_worker_connects_again_and_says_so_once(world: World, kind: str, mode:
     until(lambda: not world.left(), process)
     process.send_signal(signal.SIGTERM)
     code, shown, errors = ended(process)
-    assert (code, shown, errors) == (0, "ended\n", "orders/billing: connected again\n")
+    assert (code, shown, errors) == (0, "ended\n", "orders/billing: polls work again\n")
 
 
 def test_what_was_handled_when_the_connection_was_lost_is_acknowledged_when_it_is_back(world: World) -> None:

@@ -80,16 +80,6 @@ def begin(core: Core, topic: str, subscription: str, generation: str | None = No
     return claims
 
 
-def must_ask(messages: Iterable[ReceivedMessage], buries: bool) -> bool:
-    """Returns whether some messages are to be claimed or buried before they are handed out.
-
-    Args:
-        messages: as received.
-        buries: what `begin` returned.
-    """
-    return any(each.claim or (buries and each.receive_count > MAX_RECEIVES) for each in messages)
-
-
 def check_receive(max_messages: int, wait_s: int, name: str = "max_messages") -> None:
     """Raises InvalidValue unless SQS accepts these arguments."""
     check_whole(name, max_messages, 1)

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tidewheel import clock as _clock
-from tidewheel import deadline
-from tidewheel.aws.tries import CALL_S, bounded_but
+from tidewheel.aws.tries import bounded_but
 from tidewheel.client import changes, dev_service, finding, receiving, recurring, tracing, waiting
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.connection import Connection
@@ -31,7 +30,7 @@ from tidewheel.client.operations.stats import LedgerInfo, TopicStats, topic_ledg
 from tidewheel.client.recurring import RecurringMessage
 from tidewheel.client.sender import Sender
 from tidewheel.client.waiting import MessageStatus, WaitingMessage
-from tidewheel.client.worker.claiming import claim_all
+from tidewheel.client.worker.inbox import Inbox
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue, SendFailed, UnknownMessage
 from tidewheel.flows.administration import pause as states
@@ -480,17 +479,7 @@ class Tidewheel:
             UnknownTopic, UnknownSubscription: it does not exist.
             ClaimFailed: none of the messages could be claimed. They come again.
         """
-        receiving.check_receive(max_messages, wait_s)
-        with deadline.patience(wait_s + CALL_S), tracing.receiving(topic, subscription) as found:
-            known = self.core.cache.subscription(topic, subscription)
-            queue_url = known.queue_url
-            buries = receiving.begin(self.core, topic, subscription, known.generation)
-            connection, now_ms = self.core.connection, self.core.clock.now_ms()
-            taken = receiving.receive(connection.polling(wait_s), queue_url, max_messages, wait_s)
-            if receiving.must_ask(taken, buries):
-                taken = claim_all(self.core, topic, subscription, queue_url, taken, now_ms)
-            found.extend(receiving.with_bodies(connection, taken))
-        return found
+        return Inbox(self.core, topic, subscription, drop_expired=False).receive(max_messages, wait_s)
 
     def delete(self, topic: str, subscription: str, messages: Iterable[ReceivedMessage]) -> None:
         """Acknowledges received messages, so they do not come again.

@@ -8,29 +8,23 @@ queues of such a topic allow more receives, and the consumer buries its other me
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 
 from botocore.exceptions import ClientError
 
-from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client import receiving
 from tidewheel.client.connection import Connection
 from tidewheel.client.core import Core
 from tidewheel.client.operations.dead_letters import bury
 from tidewheel.client.receiving import MAX_RECEIVES
-from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue
+from tidewheel.errors import ClaimFailed, InvalidValue
 from tidewheel.model.message import id_bytes, id_deliver_at_ms
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.tombstone import Holder, claim_ttl_s
 
 SPENT = f"received {MAX_RECEIVES} times, never finished: perhaps the process died"
 """The reason of a dead letter that was handed out too often."""
-
-_log = logging.getLogger(__name__)
 
 
 class Claimed(Enum):
@@ -50,7 +44,7 @@ def claim(core: Core, topic: str, subscription: str, message: ReceivedMessage, n
     """
     connection = core.connection
     if message.claim is None:
-        fails = receiving.begin(core, topic, subscription) and message.receive_count > MAX_RECEIVES
+        fails = message.receive_count > MAX_RECEIVES and receiving.begin(core, topic, subscription)
         return Claimed.SPENT if fails else Claimed.MINE
     receiving.begin(core, topic, subscription, message.claim)
     holder = Holder(subscription=subscription, generation=message.claim)
@@ -67,58 +61,6 @@ def claim(core: Core, topic: str, subscription: str, message: ReceivedMessage, n
         return Claimed.CANCELLED
     # A redrive begins SQS's count anew, and what waited for DynamoDB's answer makes it too high.
     return Claimed.SPENT if min(count, message.receive_count) > MAX_RECEIVES else Claimed.MINE
-
-
-def claim_all(
-    core: Core,
-    topic: str,
-    subscription: str,
-    queue_url: str,
-    messages: Sequence[ReceivedMessage],
-    now_ms: int,
-    count: Callable[[str], None] = lambda _: None,
-) -> list[ReceivedMessage]:
-    """Claims messages side by side. Returns the messages to hand out, and acknowledges cancelled and buried messages.
-
-    A message whose claim gets no answer is left out with a warning. It comes again.
-
-    Args:
-        core: the client's.
-        count: gets `cancelled` or `dead` for each that is acknowledged.
-
-    Raises:
-        ClaimFailed, InvalidValue: no message could be claimed.
-    """
-    connection, failures = core.connection, list[Exception]()
-
-    def one(message: ReceivedMessage) -> Claimed | None:
-        try:
-            return claim(core, topic, subscription, message, now_ms)
-        except (ClaimFailed, InvalidValue) as error:
-            failures.append(error)
-            return None
-
-    with ThreadPoolExecutor(receiving.RECEIVE_BATCH) as threads:
-        found = list(zip(messages, threads.map(deadline.carried(one), messages), strict=True))
-    if len(failures) == len(messages):
-        raise failures[0]
-    for failure in failures:
-        _log.warning("message passed over: %s", failure)
-    mine, done = [], []
-    for message, claimed in found:
-        try:
-            if claimed is Claimed.MINE or (claimed is Claimed.SPENT and not buried(connection, queue_url, message)):
-                mine.append(message)
-            elif claimed is not None:
-                done.append(message)
-                count("dead" if claimed is Claimed.SPENT else "cancelled")
-        except AWS_ERRORS as error:  # the others of the batch are claimed
-            _log.warning("message %s was claimed too often, and cannot be buried: %s", message.id, error)
-    try:
-        receiving.delete(connection.sqs, queue_url, done)
-    except (*AWS_ERRORS, DeleteFailed) as error:
-        _log.warning("queue %s: %s", queue_url, error)
-    return mine
 
 
 def buried(connection: Connection, queue_url: str, message: ReceivedMessage) -> bool:

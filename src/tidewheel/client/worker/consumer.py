@@ -6,12 +6,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tidewheel.aws.tries import CALL_S, patient
-from tidewheel.client import receiving, tracing
+from tidewheel.aws.tries import patient
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker.inbox import ConsumerCounts, Inbox
 from tidewheel.client.worker.retries import Delay
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import InvalidValue, RetryLater
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage, parse_received
@@ -95,11 +94,7 @@ class Consumer:
             UnknownTopic, UnknownSubscription: it does not exist.
             ClaimFailed: none of the messages could be claimed. They come again.
         """
-        receiving.check_receive(max_messages, wait_s)
-        inbox = self._inbox
-        with patient(wait_s + CALL_S), tracing.receiving(inbox.topic, inbox.subscription) as found:
-            found.extend(receiving.with_bodies(inbox.core.connection, inbox.receive(max_messages, wait_s)))
-        return found
+        return self._inbox.receive(max_messages, wait_s)
 
     @patient()
     def retry_later(
@@ -139,6 +134,5 @@ class Consumer:
         """
         if not isinstance(message, ReceivedMessage):
             raise InvalidValue("message", message, "give a message that receive returned")
-        return self._inbox.send_again(
-            message, sys.exception(), level=level, backoff=backoff, delay=delay, counts=counts
-        )
+        later = RetryLater(level=level, backoff=backoff, delay=delay, counts=counts)
+        return self._inbox.send_again(message, later, sys.exception())

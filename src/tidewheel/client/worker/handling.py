@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -36,9 +36,22 @@ _MOST_AT_ONCE = 50
 _MOST_TIMEOUT_MS = 11 * 3_600_000
 """SQS hides a message for 12 hours at most."""
 _UNAWAITED = "its function returned work that nobody does; give a function that returns None, or `async def`"
+_WAITED = "a plain function's work waited for an event loop"
 _CANCELLED = "it awaited something that was cancelled"
 
 _log = logging.getLogger(__name__)
+
+
+async def at_once(call: Callable[[], T]) -> T:
+    """Calls a function, and waits for it."""
+    return call()
+
+
+def run_now(work: Coroutine[Any, Any, object]) -> None:
+    """Runs a coroutine that never waits for an event loop."""
+    with suppress(StopIteration):
+        work.send(None)
+        raise RuntimeError(_WAITED)
 
 
 class _BadBody(Exception):
@@ -97,35 +110,16 @@ class Handling:
         self.rejects: tuple[type[Exception], ...] = (Reject, _BadBody, *reject)
 
     # ---- one message
-    def work(self, inbox: Inbox, message: ReceivedMessage, arounds: Sequence[Around] = ()) -> None:
+    async def work(
+        self, inbox: Inbox, message: ReceivedMessage, arounds: Sequence[Around] = (), blocking: Blocking = at_once
+    ) -> None:
         """Handles a message. When this returns, acknowledge the message. Otherwise it comes again.
+
+        For a plain function, this never waits for an event loop: see `run_now`.
 
         Raises:
             Exception: the function's own error, or AWS's.
         """
-        with inbox.in_hand(message):
-            whole = inbox.whole(message)
-            try:
-                with tracing.processing(self.topic, self.subscription, message):
-                    try:
-                        with ExitStack() as stack:
-                            for each in arounds:
-                                stack.enter_context(contextmanager(each)(whole))
-                            self._check_done(self._function(*self._arguments(whole)))
-                    except RetryLater as later:
-                        self._later(inbox, whole, later)
-                        return
-                    except asyncio.CancelledError as error:
-                        raise RuntimeError(_CANCELLED) from error
-            except Exception as error:
-                self._failed(inbox, whole, error)
-                return
-        inbox.count("handled")
-
-    async def work_async(
-        self, inbox: Inbox, message: ReceivedMessage, arounds: Sequence[Around], blocking: Blocking
-    ) -> None:
-        """As `work`, for a coroutine function, in the running event loop."""
         with inbox.in_hand(message):
             whole = message if message.payload is None else await blocking(partial(inbox.whole, message))
             try:
@@ -138,12 +132,12 @@ class Handling:
                                 else:
                                     stack.enter_context(contextmanager(each)(whole))
                             result = self._function(*self._arguments(whole))
-                            self._check_done(await result if inspect.isawaitable(result) else result)
+                            self._check_done(await result if self.is_async and inspect.isawaitable(result) else result)
                     except RetryLater as later:
                         await blocking(partial(self._later, inbox, whole, later))
                         return
                     except asyncio.CancelledError as error:
-                        if (task := asyncio.current_task()) and task.cancelling():
+                        if self.is_async and (task := asyncio.current_task()) and task.cancelling():
                             raise  # the worker stops, or its event loop
                         raise RuntimeError(_CANCELLED) from error
             except Exception as error:
@@ -168,8 +162,7 @@ class Handling:
     # ---- after an error
     def _later(self, inbox: Inbox, message: ReceivedMessage, later: RetryLater) -> None:
         given = later.level is not None or later.delay is not None or later.backoff is not None
-        backoff = later.backoff if given else self.retry
-        inbox.send_again(message, later, level=later.level, backoff=backoff, delay=later.delay, counts=later.counts)
+        inbox.send_again(message, later if given else RetryLater(backoff=self.retry, counts=later.counts), later)
 
     def _failed(self, inbox: Inbox, message: ReceivedMessage, error: Exception) -> None:
         """Sends a failed message again, or buries it. Otherwise raises the error: the message comes again."""
@@ -178,7 +171,7 @@ class Handling:
             inbox.bury(message, reason)
             _log.error("message %s of %s is a dead letter: %r", message.id, self.address, reason)
         elif self.retry is not None:
-            receipt = inbox.send_again(message, error, backoff=self.retry)
+            receipt = inbox.send_again(message, RetryLater(backoff=self.retry), error)
             when = "is given up" if receipt is None else f"is tried again at {receipt.deliver_at:%F %TZ}"
             level = logging.ERROR if receipt is None else logging.WARNING
             name, attempt = f"message {message.id} of {self.address}", f"attempt {message.attempt + 1}"

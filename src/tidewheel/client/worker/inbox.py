@@ -11,21 +11,21 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 from tidewheel import deadline
-from tidewheel.aws.tries import AWS_ERRORS, CALL_S
-from tidewheel.client import receiving
+from tidewheel.aws.tries import AWS_ERRORS, CALL_S, patient
+from tidewheel.client import receiving, tracing
 from tidewheel.client.core import Core
 from tidewheel.client.operations.dead_letters import attributes_of, bury, reason_of
 from tidewheel.client.receiving import fetch_payload
 from tidewheel.client.sender import Sender
-from tidewheel.client.worker.claiming import Claimed, buried, claim, claim_all
-from tidewheel.client.worker.retries import Delay, retry_due_ms, sent_again
-from tidewheel.errors import DeleteFailed, QueueUnavailable, TemporaryFailure
-from tidewheel.model.levels import Backoff
+from tidewheel.client.worker.claiming import Claimed, buried, claim
+from tidewheel.client.worker.retries import retry_due_ms, sent_again
+from tidewheel.errors import ClaimFailed, DeleteFailed, InvalidValue, QueueUnavailable, RetryLater, TemporaryFailure
 from tidewheel.model.message import Receipt
 from tidewheel.model.received import ReceivedMessage
 from tidewheel.model.topic import check_name
@@ -75,7 +75,7 @@ class Inbox:
     """
 
     def __init__(
-        self, core: Core, topic: str, subscription: str, *, max_attempts: int, drop_expired: bool = True
+        self, core: Core, topic: str, subscription: str, *, max_attempts: int = 8, drop_expired: bool = True
     ) -> None:
         check_whole("max_attempts", max_attempts, 1)
         self.topic = check_name("topic", topic)
@@ -106,14 +106,40 @@ class Inbox:
 
     # ---- taking
     def receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
-        """Receives and claims messages, without the bodies kept in S3. Acknowledges and leaves out messages to drop."""
-        taken = [(message, self._is_unwanted(message)) for message in self.take(max_messages, wait_s)]
-        if dropped := [message for message, drops in taken if drops]:
-            self.acknowledge(dropped)
-        wanted, core = [message for message, drops in taken if not drops], self.core
-        if not receiving.must_ask(wanted, receiving.begin(core, self.topic, self.subscription)):
-            return wanted
-        return claim_all(core, self.topic, self.subscription, self.queue_url, wanted, core.clock.now_ms(), self.count)
+        """Receives and claims messages, with their bodies. Acknowledges and leaves out messages to drop."""
+        receiving.check_receive(max_messages, wait_s)
+        with patient(wait_s + CALL_S), tracing.receiving(self.topic, self.subscription) as found:
+            wanted = self._wanted(self.take(max_messages, wait_s))
+            found.extend(receiving.with_bodies(self.core.connection, wanted))
+        return found
+
+    def _wanted(self, taken: list[ReceivedMessage]) -> list[ReceivedMessage]:
+        """Claims messages side by side. One whose claim gets no answer is left out with a warning, and comes again.
+
+        Raises:
+            ClaimFailed, InvalidValue: no message could be claimed.
+        """
+        failures = list[Exception]()
+
+        def drops(message: ReceivedMessage) -> bool | None:
+            try:
+                return self.drops(message)
+            except (*AWS_ERRORS, ClaimFailed, InvalidValue) as error:
+                failures.append(error)
+                return None
+
+        with ThreadPoolExecutor(receiving.RECEIVE_BATCH) as threads:  # begin with their first work
+            each_of = threads.map if any(map(self.asks, taken)) else map
+            found = list(zip(taken, each_of(deadline.carried(drops), taken), strict=True))
+        if failures and len(failures) == len(taken):
+            raise failures[0]
+        for failure in failures:
+            _log.warning("message passed over: %s", failure)
+        try:
+            self.acknowledge([message for message, dropped in found if dropped])
+        except AWS_ERRORS as error:  # the others are claimed
+            _log.warning("queue %s: %s", self.queue_url, error)
+        return [message for message, dropped in found if dropped is False]
 
     def take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages, and neither claims nor drops any."""
@@ -126,10 +152,11 @@ class Inbox:
         """Returns a message with its own body, as `receiving.fetch_payload`."""
         return fetch_payload(self.core.connection, message)
 
-    def asks(self, message: ReceivedMessage) -> bool:
+    @staticmethod
+    def asks(message: ReceivedMessage) -> bool:
         """Returns whether `drops` calls AWS."""
-        begun = receiving.begin(self.core, self.topic, self.subscription)
-        return receiving.must_ask([message], begun) or (message.original_id is not None and message.key is not None)
+        retries = message.original_id is not None and message.key is not None
+        return retries or message.claim is not None or message.receive_count > receiving.MAX_RECEIVES
 
     def drops(self, message: ReceivedMessage) -> bool:
         """Claims a message, if it needs a claim. Returns whether to drop the message. Counts a dropped message.
@@ -179,28 +206,21 @@ class Inbox:
             self._in_hand.discard(message.receipt_handle)
 
     def send_again(
-        self,
-        message: ReceivedMessage,
-        error: BaseException | None,
-        *,
-        level: int | None = None,
-        backoff: Backoff | None = None,
-        delay: Delay | None = None,
-        counts: bool = True,
+        self, message: ReceivedMessage, later: RetryLater, error: BaseException | None = None
     ) -> Receipt | None:
         """Sends a message again, or buries it. See `Consumer.retry_later`.
 
         Args:
-            error: the reason of a dead letter.
+            later: when, and whether this was an attempt.
+            error: the reason of a dead letter. None: the error that `later` was raised for.
         """
-        state = self.core.cache.state(self.topic)
+        state, counts = self.core.cache.state(self.topic), later.counts
         now_ms, attempt = self.core.clock.now_ms(), message.attempt + counts
-        levels = state.settings.delay_levels
-        due_ms = retry_due_ms(now_ms, max(1, attempt), levels, level=level, backoff=backoff, delay=delay)
+        due_ms = retry_due_ms(now_ms, max(1, attempt), state.settings.delay_levels, later)
         expires_at_ms = self._expiry_ms(message)
         receipt: Receipt | None = None
         if counts and attempt >= self._max_attempts:
-            self.bury(message, error, f"the last of {self._max_attempts} attempts")
+            self.bury(message, error or later, f"the last of {self._max_attempts} attempts")
         elif expires_at_ms is not None and expires_at_ms <= due_ms:
             self.count("expired")
         else:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tidewheel.client import tracing
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import InvalidValue, RetryLater
 from tidewheel.model.levels import Backoff
 from tidewheel.model.message import IdSource
 from tidewheel.model.received import ReceivedMessage
@@ -25,26 +25,19 @@ _FIRST_LEVEL = 3
 """The level of RocketMQ's first retry by default: 10s, then 30s, 1m, 2m, ..."""
 
 
-def retry_due_ms(
-    now_ms: int,
-    attempt: int,
-    levels: Sequence[int] | None,
-    *,
-    level: int | None,
-    backoff: Backoff | None,
-    delay: Delay | None,
-) -> int:
+def retry_due_ms(now_ms: int, attempt: int, levels: Sequence[int] | None, later: RetryLater) -> int:
     """Returns when a retry is due.
 
     Args:
         attempt: 1 for the first retry.
         levels: seconds of the topic's delay levels; None: RocketMQ's.
-        level, backoff, delay: at most one of the three; without them, level 3 for the first retry, level 4 for the
-            second, as in RocketMQ.
+        later: has at most one of level, backoff and delay. Without them, level 3 is for the first retry, level 4 for
+            the second, as in RocketMQ.
 
     Raises:
         InvalidValue: more than one is given, or a value is not usable.
     """
+    level, backoff, delay = later.level, later.backoff, later.delay
     options = {"level": level, "backoff": backoff, "delay": delay}
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) > 1:

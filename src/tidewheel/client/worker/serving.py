@@ -18,12 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from math import inf
 from typing import TypeVar
 
 from tidewheel import deadline
 from tidewheel.aws.tries import AWS_ERRORS, passes
-from tidewheel.client.worker.handling import Around, Handling
+from tidewheel.client.worker.handling import Around, Handling, at_once, run_now
 from tidewheel.client.worker.holding import Held, Holding
 from tidewheel.client.worker.inbox import Inbox
 from tidewheel.errors import ClaimFailed, QueueUnavailable
@@ -40,6 +41,9 @@ _EMPTY_S = 0.1
 _LOOK_S = 0.2
 _USUAL_VISIBILITY_S = 30
 """SQS's default, if AWS does not tell the queue's."""
+
+_POLLS, _CLAIMS, _DELETES, _VISIBILITY = "polls", "claims", "acknowledgements", "changes of visibility"
+"""Kinds of requests: AWS may refuse one while it accepts all others."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,10 +93,10 @@ class Station:
         self._late = False
         self._gives_back: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lost = False
+        self._lost = set[str]()  # kinds of requests that fail now
         self._keeps_at_s = 0.0
-        # Whether it is a claim -> when AWS began to refuse it. inf: AWS accepts it. -inf: AWS has not accepted it yet.
-        self._refused_s = dict.fromkeys((False, True), -inf)
+        # When AWS began to refuse them. inf: AWS accepts them. -inf: AWS has not accepted one yet.
+        self._refused_s = {_POLLS: -inf, _CLAIMS: -inf}
         self._receiver, self._keeper = self._thread(self._receive), self._thread(self._keep)
         handlers = 0 if handling.is_async else handling.at_once
         self._threads = [self._receiver, self._keeper, *(self._thread(self._handle) for _ in range(handlers))]
@@ -144,9 +148,9 @@ class Station:
             begun_s = time.monotonic()
             try:
                 messages = self._inbox.take(most, self._wait_s)
-                self._reached(claims=False)
+                self._reached(_POLLS)
             except Exception as error:  # whatever it is: without a receiver, the worker would sleep for ever
-                pause_s = self._failed(error, pause_s)
+                pause_s = self._failed(error, _POLLS, pause_s)
                 continue
             pause_s = _FIRST_PAUSE_S
             with self._lock:
@@ -161,13 +165,19 @@ class Station:
     # ---- the handlers
     def _handle(self) -> None:
         while (held := self._next()) is not None:
-            try:
-                if self._claimed(held):
-                    self._handling.work(self._inbox, held.message, self._arounds)
-            except BaseException as error:
-                self._end(held, error)
-            else:
-                self._end(held)
+            run_now(self._run(held))
+
+    async def _run(self, held: Held) -> None:
+        try:
+            asking = self._blocking if self._inbox.asks(held.message) else at_once
+            if await asking(partial(self._claimed, held)):
+                await self._handling.work(self._inbox, held.message, self._arounds, self._blocking)
+        except BaseException as error:
+            self._end(held, error)
+        else:
+            self._end(held)
+        if self._loop is not None:
+            self._begin_tasks()
 
     def _next(self) -> Held | None:
         with self._lock:
@@ -185,23 +195,14 @@ class Station:
                 held = self._holding.begin(time.monotonic())
             if held is None:
                 return
-            task = self._loop.create_task(self._handle_async(held))
+            task = self._loop.create_task(self._run(held))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _handle_async(self, held: Held) -> None:
-        try:
-            asks = self._inbox.asks(held.message)
-            if await self._blocking(lambda: self._claimed(held)) if asks else self._claimed(held):
-                await self._handling.work_async(self._inbox, held.message, self._arounds, self._blocking)
-        except BaseException as error:
-            self._end(held, error)
-        else:
-            self._end(held)
-        self._begin_tasks()
-
     async def _blocking(self, call: Callable[[], T]) -> T:
-        """Calls a function that waits for AWS in a thread, which does not hold up the end of the program."""
+        """Calls a function that waits for AWS: for a coroutine in a thread, which holds up neither loop nor program."""
+        if self._loop is None:
+            return call()
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()
 
@@ -227,12 +228,12 @@ class Station:
                     dropped = self._inbox.drops(held.message)
                 except (*AWS_ERRORS, ClaimFailed) as error:
                     self._holding.waits.add(held)
-                    pause_s = self._failed(error, pause_s)
+                    pause_s = self._failed(error, _CLAIMS, pause_s)
                     if self._stop.is_set():
                         raise _Stopped from None
                 else:
                     if held.message.claim is not None:
-                        self._reached(claims=True)
+                        self._reached(_CLAIMS)
                     return not dropped
         finally:
             self._holding.waits.discard(held)
@@ -254,6 +255,7 @@ class Station:
             text = "message %s was not handled; it comes again %s: %r"
             _log.log(level, text, held.message.id, when, error, exc_info=None if told else error)
         elif error is not None:  # such as SystemExit
+            _log.error("message %s ended the worker of %s, whose stop() raises %r", held.message.id, self._name, error)
             self.error = error
             self._stop.set()
             self._told()
@@ -267,39 +269,43 @@ class Station:
             last = self._stop.is_set() and (self._late or not self._unfinished)
             canceled = not self._tasks
             if last or time.monotonic() >= self._keeps_at_s:
-                try:
-                    with deadline.within(LAST_CALL_S if last else 3 * LAST_CALL_S):
-                        self._round(last)
-                    pause_s = _FIRST_PAUSE_S
-                except Exception as error:
-                    if last:
-                        _log.warning("%s: messages come again after their visibility time-out: %s", self._name, error)
-                    self._note(error)
-                    self._keeps_at_s, pause_s = time.monotonic() + pause_s, min(_MAX_PAUSE_S, 2 * pause_s)
+                pause_s = self._round(last, pause_s)
             if last and canceled:
                 return
 
-    def _round(self, last: bool) -> None:
-        """Acknowledges, gives back and extends messages in time. A refusal of one call is no obstacle to the others."""
-        try:
-            while self._acknowledge(last) and last:
-                pass
-        finally:
-            self._keep_hidden(last)
+    def _round(self, last: bool, pause_s: float) -> float:
+        """Acknowledges, gives back and extends messages in time. Returns the next pause after a failure.
 
-    def _keep_hidden(self, last: bool) -> None:
+        A refusal of one kind of request is no obstacle to the other.
+        """
+        next_s = _FIRST_PAUSE_S
+        with deadline.within(LAST_CALL_S if last else 3 * LAST_CALL_S):
+            for kind, call in ((_DELETES, self._acknowledge), (_VISIBILITY, self._keep_hidden)):
+                try:
+                    if call(last):
+                        self._reached(kind)
+                except Exception as error:
+                    if last:
+                        _log.warning("%s: messages come again after their visibility time-out: %s", self._name, error)
+                    self._note(error, kind)
+                    self._keeps_at_s, next_s = time.monotonic() + pause_s, min(_MAX_PAUSE_S, 2 * pause_s)
+        return next_s
+
+    def _keep_hidden(self, last: bool) -> bool:
+        """Gives back and extends messages. Returns whether there were any."""
         now_s = time.monotonic()
         with self._lock:
             back = self._holding.unbegun(now_s, everything=self._stop.is_set()) + self._gives_back
             self._gives_back = []
-            outlasting, fading = self._holding.outlasting(now_s), self._holding.fading(now_s)
+            outlasting, fading = self._holding.outlasting(now_s), [] if last else self._holding.fading(now_s)
         for each in outlasting:
             text = "message %s of %s has run for over %g s, its timeout: it comes again beside this run"
             _log.error(text, each.message.id, self._name, self._handling.timeout_s)
         if back:
             self._inbox.hide([each.message for each in back], 0)
-        if fading and not last:
+        if fading:
             self._extend(fading)
+        return bool(back or fading)
 
     def _extend(self, fading: list[Held]) -> None:
         now_s, hidden_s = time.monotonic(), self._holding.hidden_s
@@ -311,48 +317,50 @@ class Station:
                 _log.warning("message %s of %s was not kept in time; it may come again", each.message.id, self._name)
 
     def _acknowledge(self, everything: bool) -> bool:
-        """Acknowledges up to ten messages. Returns whether there was one."""
-        with self._lock:
-            batch = self._holding.handled(time.monotonic(), everything=everything)
-        if batch:
+        """Acknowledges up to ten messages, or everything. Returns whether there were any."""
+        some = False
+        while True:
+            with self._lock:
+                batch = self._holding.handled(time.monotonic(), everything=everything)
+            if not batch:
+                return some
             try:
                 self._inbox.acknowledge([each.message for each in batch])
             except BaseException:
                 with self._lock:
                     self._holding.unacknowledged(batch)
                 raise
+            some = True
             with self._lock:
                 self._room.notify()
-                if self._holding.acknowledges:
-                    self._soon.set()
-        return bool(batch)
 
     # ---- the connection
-    def _reached(self, *, claims: bool) -> None:
-        if self._lost or self._refused_s[claims] != inf:
+    def _reached(self, kind: str) -> None:
+        if kind in self._lost or self._refused_s.get(kind, inf) != inf:
             with self._lock:
-                if self._lost:
-                    _log.warning("%s: connected again", self._name)
+                if kind in self._lost:
+                    _log.warning("%s: %s work again", self._name, kind)
                     self._keeps_at_s = 0.0
-                self._lost, self._refused_s[claims], self.refused = False, inf, None
+                self._lost.discard(kind)
+                if kind in self._refused_s:
+                    self._refused_s[kind], self.refused = inf, None
 
-    def _failed(self, error: Exception, pause_s: float) -> float:
+    def _failed(self, error: Exception, kind: str, pause_s: float) -> float:
         """Notes that a request failed, and pauses. Returns the next pause."""
-        self._note(error)
+        self._note(error, kind)
         self._stop.wait(random.uniform(0.5, 1) * pause_s)
         return min(_MAX_PAUSE_S, 2 * pause_s)
 
-    def _note(self, error: Exception) -> None:
-        claims = isinstance(error, ClaimFailed)  # a poll says nothing about claims
+    def _note(self, error: Exception, kind: str) -> None:
         refused = error.refused if isinstance(error, ClaimFailed) else not passes(error)
         with self._lock:
-            if not self._lost:
-                _log.warning("%s: connection lost, trying until it is back: %s", self._name, error)
-            self._lost = True
-            if refused:
+            if kind not in self._lost:
+                _log.warning("%s: %s fail, trying until they work: %s", self._name, kind, error)
+            self._lost.add(kind)
+            if refused and kind in self._refused_s:
                 now_s = time.monotonic()
-                self._refused_s[claims] = min(self._refused_s[claims], now_s)
-                if now_s - self._refused_s[claims] >= REFUSED_S and self.refused is None:
+                self._refused_s[kind] = min(self._refused_s[kind], now_s)
+                if now_s - self._refused_s[kind] >= REFUSED_S and self.refused is None:
                     self.refused = QueueUnavailable(self._name, str(error), "gives no messages")
                     _log.error("%s", self.refused)
         if self.refused is not None:

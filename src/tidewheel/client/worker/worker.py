@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from tidewheel.aws.tries import AWS_ERRORS, patient
 from tidewheel.client import receiving
 from tidewheel.client.tidewheel import Tidewheel
-from tidewheel.client.worker.handling import Around, Handling
+from tidewheel.client.worker.handling import Around, Handling, run_now
 from tidewheel.client.worker.inbox import ConsumerCounts, Inbox
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.client.worker.retries import Delay
@@ -66,7 +66,8 @@ class Worker:
             tw: the client. None: the client of the environment.
             finish_s: seconds after a signal or `stop` for begun messages. ECS and Kubernetes kill after 30 by default,
                 and the last acknowledgements take up to 6.
-            wait_s: how long a poll waits, 0 to 20 seconds. A poll is billed, also an empty one.
+            wait_s: how long a poll waits, 0 to 20 seconds, and no longer than `finish_s`. A poll is billed, also an
+                empty one.
             create: whether to create missing topics and subscriptions, for development.
 
         Raises:
@@ -75,7 +76,8 @@ class Worker:
         if type(finish_s) not in (int, float) or not finish_s >= 0:
             raise InvalidValue("finish_s", finish_s, "give seconds, 0 or more")
         receiving.check_receive(1, wait_s)
-        self.client, self.wait_s, self._finish_s, self._create = tw, wait_s, finish_s, create
+        self.client, self._finish_s, self._create = tw, finish_s, create
+        self.wait_s = min(wait_s, max(1, int(finish_s)))  # a poll is not broken off
         self._handlings: dict[str, Handling] = {}
         self._arounds: list[Around] = []
         self._inboxes: dict[str, Inbox] = {}
@@ -257,9 +259,10 @@ class Worker:
             self._over.set()
 
     async def __aenter__(self) -> Self:
-        """Starts the worker. Its coroutine functions run in the running event loop."""
+        """Starts the worker, as soon as AWS answers. Its coroutine functions run in the running event loop."""
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self.start)
+        while not self._stations:
+            await asyncio.to_thread(self._try_to_start)
         return self
 
     async def __aexit__(
@@ -305,6 +308,7 @@ class Worker:
             with suppress(*passes), patient():
                 _, receives = inbox.rule
                 _ = inbox.queue_url
+                receiving.begin(tw.core, each.topic, each.subscription)
             if each.retry is None and receives is not None and receives < each.max_attempts:
                 how = (
                     f"the queue of {address} has a dead letter after {receives} receives; give at most {receives}, or "
@@ -401,16 +405,13 @@ class Worker:
         inbox = self._inboxes[handling.address]
         if inbox.drops(message):
             return
+        work = handling.work(inbox, message, arounds)
         if not handling.is_async:
-            handling.work(inbox, message, arounds)
+            run_now(work)
             return
-
-        async def at_once(call: Callable[[], Any]) -> Any:
-            return call()
-
         if self._own_loop is None:
             self._own_loop = asyncio.new_event_loop()
-        self._own_loop.run_until_complete(handling.work_async(inbox, message, arounds, at_once))
+        self._own_loop.run_until_complete(work)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
