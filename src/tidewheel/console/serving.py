@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import secrets
 import socket
 import threading
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, Self
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidewheel.client.dev_service import check_free
 from tidewheel.client.tidewheel import Tidewheel
@@ -20,67 +17,8 @@ from tidewheel.console.app import app
 
 _END_S = 2
 """How long open streams may hold up the end."""
-REQUEST_S = 10.0
-"""How long a connection may take to bring a whole request."""
-WAITING = 100
-"""Connections without a whole request. A process may have about 1,000 files, and the oldest of more are closed."""
-
 _BACKLOG = 256
-"""Connections that are taken at a time, before the oldest are closed."""
-
-_log = logging.getLogger(__name__)
-
-
-class _Connection(H11Protocol):
-    """A connection that is closed if it brings no whole request in time, or keeps newer ones from being answered.
-
-    Args:
-        waiting: the connections without a whole request, the oldest first, with their time-outs.
-    """
-
-    def __init__(self, *given: Any, waiting: dict[_Connection, asyncio.TimerHandle], **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._waiting = waiting
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._note()
-        if len(self._waiting) > WAITING:
-            next(iter(self._waiting)).abort()
-            tell_closed()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._note()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._note()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
-        super().connection_lost(exc)
-
-    def abort(self) -> None:
-        """Closes the connection at once."""
-        self._forget()
-        self.transport.abort()
-
-    def _note(self) -> None:
-        if self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete):
-            self._forget()
-        elif self not in self._waiting:
-            self._waiting[self] = self.loop.call_later(REQUEST_S, self.abort)
-
-    def _forget(self) -> None:
-        if (timer := self._waiting.pop(self, None)) is not None:
-            timer.cancel()
-
-
-@cache
-def tell_closed() -> None:
-    """Logs once that connections are closed."""
-    _log.warning("the console has over %d connections without a request: the oldest are closed", WAITING)
+"""Connections that may wait to be taken."""
 
 
 class ConsoleServer:
@@ -109,7 +47,7 @@ class ConsoleServer:
         self._application.opened = lambda: opened(self.url)
         config = uvicorn.Config(
             self._application,
-            http=partial(_Connection, waiting={}),  # type: ignore[arg-type]
+            http="h11",
             backlog=_BACKLOG,
             log_config=None,
             log_level="error",  # no line for each bad request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from typing import Any
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.connection import Connection
 from tidewheel.client.operations import damaged
-from tidewheel.client.operations.stats import SubscriptionStats, queue_depth, topic_stats
+from tidewheel.client.operations.stats import SubscriptionStats, TopicStats, queue_depth, topic_stats
 from tidewheel.clock import utc
 from tidewheel.errors import CorruptMetadata, NewerRelease, TidewheelError, UnknownTopic, UnsupportedLayout
 from tidewheel.model.subscription_state import State
@@ -159,8 +159,8 @@ class Health:
         state = storage.topic_states.existing(topic)
         stats = topic_stats(storage, self._connection.sqs, state, self._now_ms)
         held: Counter[str] = Counter()
-        remedy = f"tidewheel damaged list {topic}"
         if stats.damaged:
+            remedy = f"tidewheel damaged list {topic}"
             parts = sorted((part for part, _ in damaged.messages(storage, state)), key=attrgetter("name"))
             for name, of_name in groupby(parts, key=attrgetter("name")):
                 own = list(of_name)
@@ -168,11 +168,21 @@ class Health:
                 since = min((each.first_seen for each in own if each.first_seen is not None), default=None)
                 what = f"{len(own):,} parts of {topic}/{name} cannot be read: about {count:,} messages do not come"
                 self._add(Problem.DAMAGED, what, remedy, topic=topic, subscription=name, since=since, count=count)
-        if (count := stats.unreadable) > 0:
-            what = f"{count:,} items, plans or indexes of topic {topic} cannot be read"
-            self._add(Problem.UNREADABLE, what, remedy, topic=topic, count=count)
+        self.find_in_stats(stats, held)
+
+    def find_in_stats(self, stats: TopicStats, held: Mapping[str, int] | None = None) -> None:
+        """Finds what the statistics of a topic tell.
+
+        Args:
+            held: subscription -> messages in parts that cannot be read, which are findings. None: nobody looked.
+        """
+        topic, held_of = stats.topic, held or {}
+        unread = stats.unreadable + (stats.damaged if held is None else 0)
+        if unread:
+            what, remedy = f"{unread:,} items, plans or parts of topic {topic} cannot be read", "tidewheel damaged list"
+            self._add(Problem.UNREADABLE, what, f"{remedy} {topic}", topic=topic, count=unread)
         for each in stats.subscriptions:
-            self._subscription(topic, each, held[each.name])
+            self._subscription(topic, each, held_of.get(each.name, 0))
         if not stats.subscriptions and (count := stats.waiting) > 0:
             what = f"Topic {topic} has no subscription, so nobody gets the messages that wait: about {count:,}"
             remedy = f"tidewheel subscriptions create {topic} NAME, before they are due"
