@@ -10,7 +10,7 @@ table) are not measured again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 NAMESPACE = "Tidewheel"
@@ -26,7 +26,7 @@ class Unit(StrEnum):
     SECONDS = "Seconds"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Metric:
     """A metric of the service.
 
@@ -39,128 +39,103 @@ class Metric:
     """
 
     name: str
-    unit: Unit = Unit.COUNT
     meaning: str
     emitters: tuple[str, ...]
     graph: str
+    _: KW_ONLY
+    unit: Unit = Unit.COUNT
     gauge: bool = False
     alarm: str | None = None
 
 
-ACCEPTED = Metric(
-    name="Accepted",
-    meaning="messages taken from the ingest queues",
-    emitters=("ingest",),
-    graph="Messages",
-)
-LEDGERS = Metric(name="Ledgers", meaning="ledgers committed", emitters=("ingest",), graph="Messages")
-PLANNED = Metric(
-    name="Planned",
-    meaning="messages planned for delivery (an estimate)",
-    emitters=("dispatch",),
-    graph="Messages",
-)
+_DELIVERING = ("ingest", "dispatch", "deliver")
+
+ACCEPTED = Metric("Accepted", "messages taken from the ingest queues", ("ingest",), "Messages")
+LEDGERS = Metric("Ledgers", "ledgers committed", ("ingest",), "Messages")
+PLANNED = Metric("Planned", "messages planned for delivery (an estimate)", ("dispatch",), "Messages")
 DELIVERED = Metric(
-    name="Delivered",
-    meaning="messages that a subscription's queue took, one for each subscription",
-    emitters=("ingest", "dispatch", "deliver"),
-    graph="Messages",
+    "Delivered", "messages that a subscription's queue took, one for each subscription", _DELIVERING, "Messages"
 )
 LATENESS = Metric(
-    name="Lateness",
+    "Lateness",
+    "how late SQS makes a call's latest message visible; without replays and parks",
+    _DELIVERING,
+    "Lateness of what was delivered (ms)",
     unit=Unit.MILLISECONDS,
-    meaning="how late SQS makes a call's latest message visible; without replays and parks",
-    emitters=("ingest", "dispatch", "deliver"),
-    graph="Lateness of what was delivered (ms)",
     gauge=True,
 )
 CANCELLED = Metric(
-    name="Cancelled",
-    meaning="messages dropped because they were cancelled or replaced",
-    emitters=("ingest", "dispatch"),
-    graph="Messages",
+    "Cancelled", "messages dropped because they were cancelled or replaced", ("ingest", "dispatch"), "Messages"
 )
-EXPIRED = Metric(
-    name="Expired",
-    meaning="messages dropped because they expired, one for each subscription",
-    emitters=("ingest", "dispatch", "deliver"),
-    graph="Messages",
-)
+EXPIRED = Metric("Expired", "messages dropped because they expired, one for each subscription", _DELIVERING, "Messages")
 PARKED = Metric(
-    name="Parked",
-    meaning="messages parked, because the subscription is paused or the queue takes none",
-    emitters=("ingest", "dispatch", "deliver"),
-    graph="Messages",
+    "Parked", "messages parked, because the subscription is paused or the queue takes none", _DELIVERING, "Messages"
 )
 OLDEST_DUE_AGE = Metric(
-    name="OldestDueAge",
+    "OldestDueAge",
+    "how late the oldest message is that is due and not delivered",
+    ("sweep",),
+    "Oldest due message that is not delivered (s)",
     unit=Unit.SECONDS,
-    meaning="how late the oldest message is that is due and not delivered",
-    emitters=("sweep",),
-    graph="Oldest due message that is not delivered (s)",
     gauge=True,
     alarm="Oldest due message",
 )
 UNPLANNED_SLOTS = Metric(
-    name="UnplannedSlots",
-    meaning="slots that are sealed and have messages, but no plan",
-    emitters=("sweep",),
-    graph="Unfinished work",
-    gauge=True,
+    "UnplannedSlots", "slots that are sealed and have messages, but no plan", ("sweep",), "Unfinished work", gauge=True
 )
 OPEN_DELIVERIES = Metric(
-    name="OpenDeliveries",
-    meaning="deliveries that are still open after 150 s, or redrive_s if left to deliver",
-    emitters=("sweep",),
-    graph="Unfinished work",
+    "OpenDeliveries",
+    "deliveries that are still open after 150 s, or redrive_s if left to deliver",
+    ("sweep",),
+    "Unfinished work",
     gauge=True,
 )
 BROKEN_SUBSCRIPTIONS = Metric(
-    name="BrokenSubscriptions",
-    meaning="subscriptions whose queue takes no messages, and was tried again",
-    emitters=("sweep",),
-    graph="Errors of functions",
+    "BrokenSubscriptions",
+    "subscriptions whose queue takes no messages, and was tried again",
+    ("sweep",),
+    "Errors of functions",
     gauge=True,
     alarm="Broken subscriptions",
 )
 FAILURES = Metric(
-    name="Failures",
-    meaning="work that failed and is tried again, or is left to people, each with an ERROR in the log",
-    emitters=("ingest", "dispatch", "deliver", "sweep", "compact"),
-    graph="Errors of functions",
+    "Failures",
+    "work that failed and is tried again, or is left to people, each with an ERROR in the log",
+    ("ingest", "dispatch", "deliver", "sweep", "compact"),
+    "Errors of functions",
     alarm="Failures",
 )
 SCHEDULE_REFUSED = Metric(
-    name="ScheduleRefused",
-    meaning="schedules that EventBridge Scheduler refused or did not answer; the sweep starts these dispatches",
-    emitters=("ingest", "dispatch", "sweep"),
-    graph="Errors of functions",
+    "ScheduleRefused",
+    "schedules that EventBridge Scheduler refused or did not answer; the sweep starts these dispatches",
+    ("ingest", "dispatch", "sweep"),
+    "Errors of functions",
     alarm="Scheduler errors",
 )
 CLOCK_DOUBTED = Metric(
-    name="ClockDoubted",
-    meaning="calls on a machine whose clock differs from AWS's by more than 2 s, or jumps; other machines do the work",
-    emitters=("ingest", "dispatch", "deliver", "sweep", "compact"),
-    graph="Unfinished work",
+    "ClockDoubted",
+    "calls on a machine whose clock differs from AWS's by more than 2 s, or jumps; other machines do the work",
+    ("ingest", "dispatch", "deliver", "sweep", "compact"),
+    "Unfinished work",
 )
 DAMAGED = Metric(
-    name="Damaged",
-    meaning="unreadable parts, recurring messages, subscriptions, held collections, merges' sources",
-    emitters=("dispatch", "deliver", "sweep", "compact"),
-    graph="Errors of functions",
+    "Damaged",
+    "unreadable parts, recurring messages, subscriptions, held collections, merges' sources",
+    ("dispatch", "deliver", "sweep", "compact"),
+    "Errors of functions",
     alarm="Damaged data",
 )
 REQUESTS = Metric(
-    name="Requests",
-    meaning="requests to AWS, of calls that had anything to do",
-    emitters=("ingest", "dispatch", "deliver", "compact"),
-    graph="Requests to AWS",
+    "Requests",
+    "requests to AWS, of calls that had anything to do",
+    ("ingest", "dispatch", "deliver", "compact"),
+    "Requests to AWS",
 )
 BACKLOG = Metric(
-    name="Backlog",
-    meaning="messages waiting in ledgers, once an hour; none above 1,000 topics",
-    emitters=("sweep",),
-    graph="Messages waiting in ledgers",
+    "Backlog",
+    "messages waiting in ledgers, once an hour; none above 1,000 topics",
+    ("sweep",),
+    "Messages waiting in ledgers",
     gauge=True,
 )
 
