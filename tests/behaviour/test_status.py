@@ -191,7 +191,7 @@ def test_what_no_record_has_is_told_in_words_and_with_exit_code_4(memory: Memory
     queued = shell(client, "get", "orders", sent.id, code=4)
     assert "meaning" in queued and "still in an ingest queue" in queued and "nobody sent it" in queued
     memory.advance(minutes=6)
-    assert "meaning" not in shell(client, "get", "orders", sent.id)
+    assert "It can be cancelled or moved until a consumer has it." in shell(client, "get", "orders", sent.id)
     direct = client.send("orders", "soon", delay="10s", key="soon")
     memory.advance(minutes=2)
     gone = json.loads(shell(client, "get", "orders", direct.id, "--json", code=4))

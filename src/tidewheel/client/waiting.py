@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 MAX_PEEK = 1000
 _READING = "what reads ledgers (get, peek)"
 _WAY_MS = 60_000
-RETRIES = (
-    "If a consumer sent it again with retry_later, the retry has an id of its own, and this id as original_id. Look "
-    "among the waiting messages (peek, find) and the dead letters."
+_RETRIES = (
+    " A retry has an id of its own, and this id as original_id: look among the waiting messages (peek, find), the sent "
+    "ones (history, which has none that came within minutes) and the dead letters."
 )
-"""Where `get` sends a caller: nothing leads from a message to its retries."""
+"""Nothing leads from a message to its retries."""
 
 
 class MessageState(StrEnum):
@@ -71,10 +71,15 @@ class MessageState(StrEnum):
     """No ledger holds the message: it was never sent, is still in an ingest queue, was sent direct, or is collected."""
 
 
-_MEANINGS = {
-    MessageState.LEFT_OUT: "Each subscription leaves it out, or the topic has none.",
-    MessageState.UNCERTAIN: "Its deliveries are done, and nothing tells whether they sent it.",
+ENDS = {
+    MessageState.LEFT_OUT: "No subscription gets it: their filters leave it out, or the topic had none at its time.",
+    MessageState.UNCERTAIN: "Its deliveries are done, and nothing tells for certain whether they sent it.",
+    MessageState.CANCELLED: "It is not sent: it was cancelled, moved or replaced, or dropped since another with its "
+    "key waited.",
+    MessageState.PURGED: "A purge covers it. A subscription may have got it before.",
+    MessageState.EXPIRED: "It has expired: subscriptions that do not have it never get it.",
 }
+"""States that do not change, and their meanings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +167,7 @@ class MessageStatus:
         claimable: whether consumers claim the message, so that it can be stopped until one has it.
         claimed_by: the subscriptions whose consumers have claimed the message.
         cancelled_late: whether it was cancelled after its slot was sealed, for all other claiming subscriptions.
-        explanation: what the state can mean, and where retries are found. None: the state says all.
+        explanation: what the state means, what comes next, and where retries are found.
     """
 
     id: MessageId
@@ -177,7 +182,14 @@ class MessageStatus:
     claimable: bool = False
     claimed_by: tuple[str, ...] = ()
     cancelled_late: bool = False
-    explanation: str | None = None
+    explanation: str = ""
+
+    @property
+    def can_be_stopped(self) -> bool:
+        """Whether the message can be cancelled or moved."""
+        claimable = self.claimable and not self.claimed_by and not self.cancelled_late
+        ended = self.state in ENDS or self.state is MessageState.UNKNOWN
+        return self.state is MessageState.WAITING or (claimable and not ended)
 
 
 def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) -> MessageStatus:
@@ -228,7 +240,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
             ended = _ended({each.place for each in progress if not each.replayed}) if planned else None
             waits = not planned and slot >= state.sealed
             message_state = ended or _waiting_state(state, found, waits, now_ms)
-    return MessageStatus(
+    status = MessageStatus(
         id=message_id,
         state=message_state,
         deliver_at=utc(due_ms),
@@ -243,8 +255,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         claimable=claimable,
         claimed_by=claim.holders,
         cancelled_late=claim.cancelled,
-        explanation=_explanation(message_state, found, state, has_come=due_ms + _WAY_MS < now_ms),
     )
+    return replace(status, explanation=_explanation(status, now_ms, state.settings.retention_ms / DAY_MS))
 
 
 def _ended(places: set[Place]) -> MessageState | None:
@@ -257,29 +269,40 @@ def _ended(places: set[Place]) -> MessageState | None:
     return MessageState.LEFT_OUT
 
 
-def _explanation(
-    message_state: MessageState, found: FoundMessage | None, state: TopicState, *, has_come: bool
-) -> str | None:
-    """Returns what a state can mean, in words. None: the state says all.
-
-    Args:
-        has_come: whether the message was due long enough ago that it is in no ingest queue.
-    """
-    if message_state is MessageState.SENT and has_come:
-        direct = "It went to the queues without a ledger, so nothing tells of consumers that do not claim. "
-        return RETRIES if found is not None else direct + RETRIES
-    if message_state is not MessageState.UNKNOWN:
-        return _MEANINGS.get(message_state)
-    if has_come:
-        kept = f"{state.settings.retention_ms / DAY_MS:g} days (retention_days)"
-        return (
-            "No ledger holds it. It went to the queues without a ledger, because it was due soon after it was sent; or "
-            f"its ledger is gone, as ledgers are kept for {kept}; or nobody sent it. {RETRIES}"
-        )
-    return (
-        "No ledger holds it. It is still in an ingest queue (for seconds, or up to five minutes if it is due in over "
-        "half an hour); or it went to the queues without a ledger, because it is due soon; or nobody sent it."
-    )
+def _explanation(of: MessageStatus, now_ms: int, kept_days: float) -> str:
+    """Returns what a status means, and what comes next."""
+    has_come = of.deliver_at < utc(now_ms - _WAY_MS)  # long enough ago to be in no ingest queue
+    stops = " It can be cancelled until a consumer has it." if of.can_be_stopped else ""
+    match of.state:
+        case MessageState.WAITING:
+            until = "a consumer has it" if of.claimable else "its slot is sealed"
+            return (
+                "Its slot is sealed minutes before it is due. Then it goes to the queues, which release it when it is "
+                f"due. It can be cancelled or moved until {until}."
+            )
+        case MessageState.SEALED if any(each.place is Place.PARKED for each in of.subscriptions):
+            return "It is parked: a subscription is paused, or its queue does not take messages."
+        case MessageState.SEALED if any(each.state == "PAUSED" and not each.sent for each in of.subscriptions):
+            return "A subscription is paused. It gets the message when it is resumed."
+        case MessageState.SEALED:
+            return f"Its slot is sealed: it is on its way to the queues, within seconds.{stops}"
+        case MessageState.SENT:
+            come = "had it: the rest is up to the consumers" if has_come else "releases it when it is due"
+            direct = "" if of.ledger else " Without a ledger, nothing tells of consumers that do not claim."
+            return f"Each queue has it, or {come}.{direct}{stops}{_RETRIES if has_come else ''}"
+        case MessageState.UNKNOWN if has_come:
+            return (
+                "No ledger holds it. It went to the queues without a ledger, because it was due soon after it was "
+                f"sent; or its ledger is gone, as ledgers are kept for {kept_days:g} days (retention_days); or nobody "
+                f"sent it.{_RETRIES}"
+            )
+        case MessageState.UNKNOWN:
+            return (
+                "No ledger holds it. It is still in an ingest queue (for seconds, or up to five minutes if it is due "
+                "in over half an hour); or it went to the queues without a ledger, because it is due soon; or nobody "
+                "sent it."
+            )
+    return ENDS[of.state]
 
 
 def peek(

@@ -67,6 +67,7 @@ class Handling:
         at_once, timeout_s, max_attempts: as for `Worker.handles`, in whole seconds.
         retry: None: SQS's own rule.
         rejects: errors that make a dead letter at once.
+        failure: the function's last error that counts as one.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Handling:
         self.is_async = is_coroutine_function(function)
         self._function, self._parse = function, parse
         self.rejects: tuple[type[Exception], ...] = (Reject, _BadBody, *reject)
+        self.failure: Exception | None = None
 
     # ---- one message
     async def work(
@@ -170,7 +172,9 @@ class Handling:
             reason = error.__cause__ if isinstance(error, _BadBody) and error.__cause__ else error
             inbox.bury(message, reason)
             _log.error("message %s of %s is a dead letter: %r", message.id, self.address, reason)
-        elif self.retry is not None:
+            return
+        self.failure = error
+        if self.retry is not None:
             receipt = inbox.send_again(message, RetryLater(backoff=self.retry), error)
             when = "is given up" if receipt is None else f"is tried again at {receipt.deliver_at:%F %TZ}"
             level = logging.ERROR if receipt is None else logging.WARNING

@@ -24,7 +24,6 @@ from tidewheel.client.worker.serving import LAST_CALL_S, Station
 from tidewheel.errors import (
     AlreadyExists,
     InvalidValue,
-    RetryLater,
     TemporaryFailure,
     TidewheelError,
 )
@@ -347,7 +346,7 @@ class Worker:
         if not self._inboxes:  # a message without a key needs neither the table nor the subscription
             self.prepare(passes=(TidewheelError, *AWS_ERRORS))
         handling = self._handling_of(str(record.get("eventSourceARN", "")))
-        self._work(handling, parse_received(record), self._arounds)
+        self._work(handling, parse_received(record))
 
     def _handling_of(self, queue_arn: str) -> Handling:
         if len(self._handlings) == 1:
@@ -377,35 +376,23 @@ class Worker:
             self.prepare(tw)
         found = False
         for address, handling in self._handlings.items():
-            errors: list[Exception] = []
-
-            def noted(_: ReceivedMessage, handling: Handling = handling, errors: list[Exception] = errors) -> Any:
-                try:
-                    yield
-                except Exception as error:
-                    if not isinstance(error, (RetryLater, *handling.rejects)):
-                        errors.append(error)
-                    raise
-
             for message in self._inboxes[address].take(receiving.RECEIVE_BATCH, 0):
-                found = True
+                found, handling.failure = True, None
                 try:
-                    self._work(handling, message, [*self._arounds, noted])
-                except Exception:
-                    if raises and not errors:
-                        raise
-                else:
+                    self._work(handling, message)
                     self._inboxes[address].acknowledge([message])
-                if errors and raises:
-                    raise errors[0]
+                except Exception as error:
+                    handling.failure = handling.failure or error
+                if raises and handling.failure is not None:
+                    raise handling.failure
         return found
 
-    def _work(self, handling: Handling, message: ReceivedMessage, arounds: Sequence[Around]) -> None:
+    def _work(self, handling: Handling, message: ReceivedMessage) -> None:
         """Claims and handles a message. When this returns, acknowledge it."""
         inbox = self._inboxes[handling.address]
         if inbox.drops(message):
             return
-        work = handling.work(inbox, message, arounds)
+        work = handling.work(inbox, message, self._arounds)
         if not handling.is_async:
             run_now(work)
             return

@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from tidewheel.client.waiting import MessageState, MessageStatus, Place
+from tidewheel.client.waiting import ENDS, MessageState, MessageStatus, Place
 from tidewheel.console.reading import reason
-from tidewheel.console.text import BODY_IN_DETAIL, moment
+from tidewheel.console.text import BODY_IN_DETAIL
 from tidewheel.errors import TidewheelError
 from tidewheel.model.triggers import BULK_WINDOW_S
 
@@ -27,10 +26,6 @@ _WAY = ("ingest queue", "waiting", "sealed", "planned", "delivering", "sent")
 _TAKEN_IN = timedelta(seconds=BULK_WINDOW_S + 60)
 """How long a message that was just sent may be in no ledger."""
 _UNDER_WAY = (Place.PLANNED, Place.DELIVERING, Place.PARKED)
-_ENDS = (
-    *(MessageState.CANCELLED, MessageState.PURGED, MessageState.EXPIRED),
-    *(MessageState.LEFT_OUT, MessageState.UNCERTAIN),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +49,14 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     if status is not None:
         in_queue = bool(queued and queued.value)
         values["steps"] = life(status, queued.value if queued else None)
-        values["next"] = next_step(status, console.now(), in_queue)
-        sent_at = console.sent.get(id)
-        if status.state is MessageState.UNKNOWN and not in_queue and sent_at and console.now() < sent_at + _TAKEN_IN:
+        values["next"], sent_at = status.explanation, console.sent.get(id)
+        if status.state is MessageState.UNKNOWN and in_queue:
+            values["next"] = "It went to the queues without a ledger, since it was due soon after it was sent."
+        elif status.state is MessageState.UNKNOWN and sent_at and console.now() < sent_at + _TAKEN_IN:
             values |= {"steps": [Step(word="ingest queue", at=sent_at, now=True)], "next": "It is being taken in."}
         values |= _body(console, status)
-        values |= {"open": can_be_stopped(status), "ended": status.state in _ENDS}
+        values |= {"open": status.can_be_stopped, "ended": status.state in ENDS}
     return "message.html", values
-
-
-def can_be_stopped(status: MessageStatus) -> bool:
-    """Returns whether a message can be cancelled or moved."""
-    late = status.claimable and not status.claimed_by and not status.cancelled_late
-    return status.state is MessageState.WAITING or (late and status.state not in (*_ENDS, MessageState.UNKNOWN))
-
-
-def _until(status: MessageStatus) -> str:
-    return " It can be cancelled until a consumer has it." if can_be_stopped(status) else ""
 
 
 def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list[Step]:
@@ -87,7 +73,7 @@ def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list
     times = {"ingest queue": sent_at, "sealed": status.seals_at, "sent": sent or status.deliver_at, "taken": taken}
     if status.state is MessageState.UNKNOWN and not queued:
         return [Step(word="unknown", now=True)]
-    if status.state in _ENDS:
+    if status.state in ENDS:
         return [*begun, Step(word="waiting", past=True), Step(word=status.state, now=True)]
     present, way = str(status.state), list(_WAY)
     places = {each.place for each in status.subscriptions} & set(_UNDER_WAY)
@@ -116,47 +102,6 @@ def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list
         )
         for number, word in enumerate(way)
     ]
-
-
-def next_step(status: MessageStatus, now: datetime, in_queue: bool = False) -> str:
-    """Returns the next step with its time, or the reason why there is none. in_queue: see `life`."""
-    match status.state:
-        case MessageState.WAITING:
-            until = "a consumer has it" if status.claimable else "then"
-            return Markup(
-                "Its slot is sealed at about {}. Then it goes to the queues, which release it when it is due. It can "
-                "be cancelled or moved until {}."
-            ).format(moment(status.seals_at, now, relation=False), until)
-        case MessageState.SEALED:
-            held = {each.place for each in status.subscriptions}
-            if Place.PARKED in held:
-                return (
-                    "It is parked: a subscription is paused, or its queue does not take messages. Trouble tells more."
-                )
-            if any(each.state == "PAUSED" and each.place in _UNDER_WAY for each in status.subscriptions):
-                return "A subscription is paused. It gets the message when it is resumed."
-            return f"Its slot is sealed: it is on its way to the queues, within seconds.{_until(status)}"
-        case MessageState.LEFT_OUT:
-            return "No subscription gets it: their filters leave it out, or the topic had none when it was planned."
-        case MessageState.UNCERTAIN:
-            return "Nothing tells for certain whether it was sent. Below is why."
-        case MessageState.SENT:
-            if status.deliver_at > now:
-                due = moment(status.deliver_at, now, relation=False)
-                return Markup("Each queue has it, and releases it at {}.{}").format(due, _until(status))
-            return f"Each queue has it, or had it. The rest is up to the consumers.{_until(status)}"
-        case MessageState.CANCELLED:
-            return (
-                "It was cancelled, moved or replaced, or dropped since another message with its key waited. It is not "
-                "sent."
-            )
-        case MessageState.PURGED:
-            return "A purge covers it. A subscription may have got it before."
-        case MessageState.EXPIRED:
-            return "It has expired: subscriptions that do not have it never get it."
-    if in_queue:
-        return "It went to the queues without a ledger, since it was due soon after it was sent."
-    return status.explanation or "No ledger holds it."
 
 
 def download(console: Console, request: Request) -> Response:
