@@ -20,7 +20,6 @@ NOT_LIMITS = {
     "tidewheel.cdk.names.MAX_SERVICE_NAME": "as long as every name",
     "tidewheel.cli.inspection.MOST_TOPICS": "the command says how many topics are left",
     "tidewheel.model.settings.MAX_FUNCTION_S": "the longest of the functions' time-outs",
-    "tidewheel.flows.waiting.peek.MOST_LEDGERS": "a peek that leaves ledgers out warns",
     "tidewheel.storage.checks.MOST_DUE": "what one sweep sees; the next sees the rest",
     "tidewheel.flows.maintenance.due_checks.MOST_PARKS": "what one sweep handles; the next handles the rest",
     "tidewheel.flows.maintenance.tombstone_renewal.MOST_RENEWED": "what a collection renews; the next renews the rest",

@@ -6,7 +6,6 @@ With `find`, this is all ledger reading of the client, which imports only this m
 from __future__ import annotations
 
 import heapq
-import warnings
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -24,9 +23,6 @@ from tidewheel.storage.storage import Storage
 
 __all__ = ["FoundMessage", "find_message", "is_taken", "peek_messages"]
 
-MOST_LEDGERS = 100
-"""Ledgers that a peek reads. More have messages of the same slot only in a topic of billions that is not merged."""
-
 
 def peek_messages(
     storage: Storage, state: TopicState, count: int, now_ms: int, *, after: bytes | None = None
@@ -37,9 +33,6 @@ def peek_messages(
     hold, one at a time, until none can hold an earlier row than the rows found. So memory holds one segment, `count`
     messages, the index of the buckets read, and the tombstones up to the last row read. Buckets are read in the order
     of their slots, up to the time of the last message found.
-
-    At most MOST_LEDGERS ledgers are read. If more may hold the next messages, those of the other ledgers are missing,
-    and a warning says so.
 
     Args:
         state: of the topic, read by the caller; messages of slots that it does not call planned are waiting.
@@ -67,8 +60,6 @@ class _Peek:
         self._coming = storage.buckets.in_order(state.topic, self.unreadable)
         self._ahead = next(self._coming, None)
         self._buckets: list[Bucket] = []
-        self._opened: set[int] = set()
-        self._left: set[int] = set()
         self._heap: list[tuple[bytes, int, int]] = []
         self._kept: dict[bytes, FoundMessage] = {}
         self._cancelled: set[MessageId] = set()
@@ -83,12 +74,6 @@ class _Peek:
                 self.unreadable[object_name] = error
                 continue
             self._take(object_name, rows)
-        if self._left:
-            warnings.warn(
-                f"over {MOST_LEDGERS} ledgers of topic {self._state.topic!r} have messages of the same time: messages "
-                f"of {len(self._left)} ledgers or more are missing; merge the topic",
-                stacklevel=2,
-            )
         return list(self._kept.values())
 
     @property
@@ -107,10 +92,6 @@ class _Peek:
         """
         while self._look_ahead() and not (self._full and self._last < self._heap[0][0]):
             bound, number, position = heapq.heappop(self._heap)
-            if number not in self._opened and len(self._opened) == MOST_LEDGERS:
-                self._left.add(number)
-                continue
-            self._opened.add(number)
             bucket = self._buckets[number]
             if not bucket.complete:
                 completed = complete_all(self._storage.objects, [bucket], self.unreadable)
@@ -131,11 +112,7 @@ class _Peek:
 
     def _look_ahead(self) -> bool:
         """Reads the buckets that may come next. Returns False if no bucket is left."""
-        while (
-            self._ahead is not None
-            and not self._left
-            and not (self._heap and self._heap[0][0] < self._floor(self._ahead.id_slot))
-        ):
+        while self._ahead is not None and not (self._heap and self._heap[0][0] < self._floor(self._ahead.id_slot)):
             slot = self._ahead.next_slot(self._start_slot)
             self._buckets.append(self._ahead)
             if slot is not None:
