@@ -99,15 +99,14 @@ def _tell_ready(service: Tidewheel, source: SubscriptionState, forward_to: str, 
     Returns:
         How often a message is tried.
     """
-    from tidewheel.client.operations.dead_letters import attributes_of
     from tidewheel.client.receiving import MAX_RECEIVES
+    from tidewheel.client.worker.inbox import Inbox
 
-    rule = attributes_of(service.core.connection.sqs, source.queue_url, "VisibilityTimeout", "RedrivePolicy")
-    hidden_s = int(rule["VisibilityTimeout"])
-    dead, tries = "without end: it has no dead letters", MAX_RECEIVES
-    if (policy := rule.get("RedrivePolicy")) is not None:
-        tries = min(tries, int(json.loads(policy)["maxReceiveCount"]))
-        dead = f"and goes to the dead-letter queue after {tries} tries"
+    hidden_s, receives = Inbox(service.core, source.topic, source.name).rule
+    tries = min(MAX_RECEIVES, receives or MAX_RECEIVES)
+    dead = f"and goes to the dead-letter queue after {tries} tries"
+    if receives is None:
+        dead = "without end: it has no dead letters"
     notes = [f"A message without an answer of 2xx comes again after {hidden_s} s, {dead}."]
     if source.state.value != "ACTIVE":
         how = f"tidewheel subscriptions resume {source.topic} {source.name}"

@@ -154,14 +154,16 @@ class Stack(ABC):
             UnknownTopic, UnknownSubscription: it does not exist.
         """
         from tidewheel.client.operations.dead_letters import dead_letter_of
+        from tidewheel.client.operations.subscription_queues import dead_letter_queue
 
         of = self.client().core.cache.subscription(topic, subscription)
         queue = self.queue(of.queue_url)
+        dead = dead_letter_queue(of.queue_url, queue.attributes)
         found: list[DeadLetter] = []
         letters = [] if queue.dead_letters is None else queue.dead_letters.everything
         for message in nlargest(n, letters, key=lambda each: (each.sent_at_ms, each.arrival)):
             with suppress(InvalidValue):
-                found.append(dead_letter_of(_as_received(message), of, queue.attributes["RedrivePolicy"]))
+                found.append(dead_letter_of(_as_received(message), of, dead.receives if dead else 0))
         return found
 
     def queued(self, topic: str, message_id: MessageId) -> dict[str, str]:

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 
 from tidewheel.aws.tries import AWS_ERRORS, passes
 from tidewheel.client.connection import Connection
-from tidewheel.client.operations.subscription_queues import dead_letter_url_of
+from tidewheel.client.operations.subscription_queues import DeadLetterQueue, dead_letter_queue
 from tidewheel.client.receiving import RECEIVE_BATCH, hide
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, QueueUnavailable, Reject, RetryLater
@@ -78,15 +78,13 @@ def redrive_queue(sqs: SQSClient, queue_url: str) -> RedriveResult:
     """
     with unless_stays(queue_url, "its dead letters stay"):
         found = attributes_of(sqs, queue_url, "RedrivePolicy", "QueueArn")
-        policy = found.get("RedrivePolicy")
-        if not policy:
+        dead = dead_letter_queue(queue_url, found)
+        if dead is None:
             raise InvalidValue("queue_url", queue_url, NO_DEAD_LETTERS)
-        arn = str(json.loads(policy)["deadLetterTargetArn"])
-        dead_url = dead_letter_url_of(queue_url, policy)
-        with naming_missing(sqs, dead_url):
-            messages = depth(sqs, dead_url)
-            task = _move(sqs, arn, dead_url, found["QueueArn"]) if messages else None
-    return RedriveResult(queue_url=queue_url, dead_letter_arn=arn, messages=messages, task=task)
+        with naming_missing(sqs, dead.url):
+            messages = depth(sqs, dead.url)
+            task = _move(sqs, dead, found["QueueArn"]) if messages else None
+    return RedriveResult(queue_url=queue_url, dead_letter_arn=dead.arn, messages=messages, task=task)
 
 
 @contextmanager
@@ -112,20 +110,19 @@ def naming_missing(sqs: SQSClient, dead_url: str) -> Iterator[None]:
 
 def service_dead_letters(sqs: SQSClient, settings: ServiceSettings) -> list[str]:
     """Returns the ARNs of the dead-letter queues of the service's own queues."""
-    policies = (attributes_of(sqs, url, "RedrivePolicy").get("RedrivePolicy") for url in settings.own_queue_urls)
-    return list(dict.fromkeys(str(json.loads(each)["deadLetterTargetArn"]) for each in policies if each is not None))
+    queues = (dead_letter_queue(url, attributes_of(sqs, url, "RedrivePolicy")) for url in settings.own_queue_urls)
+    return list(dict.fromkeys(each.arn for each in queues if each is not None))
 
 
-def _move(sqs: SQSClient, dead_arn: str, dead_url: str, queue_arn: str) -> str:
+def _move(sqs: SQSClient, dead: DeadLetterQueue, queue_arn: str) -> str:
     """Starts the move, to the queue by name if no other queue has this dead-letter queue.
 
     SQS knows the source queue only of messages that SQS itself moved to the dead-letter queue. It does not know the
     source of messages that `retry_later` sent there.
     """
-    sources = sqs.list_dead_letter_source_queues(QueueUrl=dead_url).get("queueUrls", [])
-    if len(sources) == 1:
-        return sqs.start_message_move_task(SourceArn=dead_arn, DestinationArn=queue_arn)["TaskHandle"]
-    return sqs.start_message_move_task(SourceArn=dead_arn)["TaskHandle"]
+    sources = sqs.list_dead_letter_source_queues(QueueUrl=dead.url).get("queueUrls", [])
+    to: Any = {"DestinationArn": queue_arn} if len(sources) == 1 else {}
+    return sqs.start_message_move_task(SourceArn=dead.arn, **to)["TaskHandle"]
 
 
 def attributes_of(sqs: SQSClient, url: str, *names: str) -> dict[str, str]:
@@ -189,17 +186,16 @@ def grouped(letters: Iterable[DeadLetter]) -> list[list[DeadLetter]]:
 
 def dead_letters(connection: Connection, of: SubscriptionState, count: int) -> list[DeadLetter]:
     """Looks into the dead-letter queue of a subscription. See `Tidewheel.dead_letters`."""
-    policy = redrive_policy(connection.sqs, of.queue_url, NO_DEAD_LETTERS)
-    dead_url = dead_letter_url_of(of.queue_url, policy)
+    dead = dead_queue(connection.sqs, of.queue_url, NO_DEAD_LETTERS)
     found: list[DeadLetter] = []
 
     def look(raw: MessageTypeDef) -> None:
         try:
-            found.append(dead_letter_of(raw, of, policy))
+            found.append(dead_letter_of(raw, of, dead.receives))
         except InvalidValue as error:
-            _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], dead_url, error)
+            _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], dead.url, error)
 
-    drained(connection, dead_url, look, most=count)
+    drained(connection, dead.url, look, most=count)
     return sorted(found, key=lambda each: each.dead_at, reverse=True)
 
 
@@ -211,7 +207,7 @@ def dead_letters_of_all(connection: Connection, subscriptions: Iterable[Subscrip
     found: list[DeadLetter] = []
     for each in subscriptions:
         try:
-            if depth(connection.sqs, dead_letter_url(connection.sqs, each.queue_url, NO_DEAD_LETTERS)):
+            if depth(connection.sqs, dead_queue(connection.sqs, each.queue_url, NO_DEAD_LETTERS).url):
                 found += dead_letters(connection, each, n)
         except (InvalidValue, QueueUnavailable, ClientError) as error:
             _log.warning("the dead letters of %s/%s are passed over: %s", each.topic, each.name, error)
@@ -238,11 +234,11 @@ def settle(
     if (ids is None) == (cause is None) or isinstance(ids, str):
         raise InvalidValue("ids", ids, "give a list of ids, or a cause")
     sqs, url, wanted = connection.sqs, of.queue_url, set(ids or ())
-    policy = redrive_policy(sqs, url, NO_DEAD_LETTERS)
+    dead = dead_queue(sqs, url, NO_DEAD_LETTERS)
 
     def one(raw: MessageTypeDef) -> str | None:
         with suppress(InvalidValue):  # not delivered by Tidewheel
-            letter = dead_letter_of(raw, of, policy)
+            letter = dead_letter_of(raw, of, dead.receives)
             if letter.id in wanted or letter.cause == cause:
                 wanted.discard(letter.id)
                 if again:
@@ -251,11 +247,8 @@ def settle(
         return None
 
     with unless_stays(url, f"all dead letters that were not {'moved' if again else 'deleted'} before stay"):
-        done = drained(
-            connection, dead_letter_url_of(url, policy), one, spare=MOST_LETTERS, ends=lambda: ids and not wanted
-        )
-    arn = str(json.loads(policy)["deadLetterTargetArn"])
-    return RedriveResult(queue_url=url, dead_letter_arn=arn, messages=done.total(), task=None)
+        done = drained(connection, dead.url, one, spare=MOST_LETTERS, ends=lambda: ids and not wanted)
+    return RedriveResult(queue_url=url, dead_letter_arn=dead.arn, messages=done.total(), task=None)
 
 
 def drained(
@@ -328,13 +321,13 @@ def received(connection: Connection, url: str, most: int) -> Iterator[list[Messa
         yield messages
 
 
-def dead_letter_of(raw: Mapping[str, Any], of: SubscriptionState, policy: str) -> DeadLetter:
+def dead_letter_of(raw: Mapping[str, Any], of: SubscriptionState, receives: int) -> DeadLetter:
     """Returns a received message of a subscription's dead-letter queue.
 
     Args:
         raw: a message of ReceiveMessage's answer, with all attributes.
         of: the subscription.
-        policy: its queue's redrive policy.
+        receives: how often its queue hands a message out.
 
     Raises:
         InvalidValue: the message was not delivered by Tidewheel.
@@ -345,8 +338,7 @@ def dead_letter_of(raw: Mapping[str, Any], of: SubscriptionState, policy: str) -
     if not isinstance(reason, str):
         reason = "a consumer gave up, and the message had no room for the reason"
         if "DeadLetterQueueSourceArn" in raw["Attributes"]:  # SQS moved it
-            times = json.loads(policy)["maxReceiveCount"]
-            reason = f"received {times} times, never finished: perhaps the process died"
+            reason = f"received {receives} times, never finished: perhaps the process died"
     return DeadLetter(
         topic=of.topic,
         subscription=of.name,
@@ -376,8 +368,8 @@ def reason_of(error: BaseException | None, otherwise: str) -> str:
     return otherwise if error is None else f"{type(error).__name__}: {error}"
 
 
-def dead_letter_url(sqs: SQSClient, queue_url: str, advice: str = _LAST_ATTEMPT) -> str:
-    """Returns the URL of a queue's dead-letter queue. SQS requires both in the same account and Region.
+def dead_queue(sqs: SQSClient, queue_url: str, advice: str = _LAST_ATTEMPT) -> DeadLetterQueue:
+    """Reads a queue's dead-letter queue.
 
     Args:
         advice: the remedy without one.
@@ -385,15 +377,10 @@ def dead_letter_url(sqs: SQSClient, queue_url: str, advice: str = _LAST_ATTEMPT)
     Raises:
         InvalidValue: the queue has no dead-letter queue.
     """
-    return dead_letter_url_of(queue_url, redrive_policy(sqs, queue_url, advice))
-
-
-def redrive_policy(sqs: SQSClient, queue_url: str, advice: str) -> str:
-    """Returns a queue's redrive policy, as JSON. See `dead_letter_url`."""
-    policy = attributes_of(sqs, queue_url, "RedrivePolicy").get("RedrivePolicy")
-    if not policy:
+    found = dead_letter_queue(queue_url, attributes_of(sqs, queue_url, "RedrivePolicy"))
+    if found is None:
         raise InvalidValue("queue_url", queue_url, advice)
-    return policy
+    return found
 
 
 def bury(connection: Connection, queue_url: str, message: ReceivedMessage, reason: str) -> None:
@@ -406,7 +393,7 @@ def bury(connection: Connection, queue_url: str, message: ReceivedMessage, reaso
         InvalidValue: the queue has no dead-letter queue.
     """
     sqs = connection.sqs
-    dead_url = dead_letter_url(sqs, queue_url)
+    dead_url = dead_queue(sqs, queue_url).url
     body = _as_delivered(message, connection.settings.s3_bucket)
     values = {HEADER_ATTRIBUTE: _with_reason(message.header, reason), **message.attributes}
     if len(body.encode()) + sum(len(f"{name}String{value}".encode()) for name, value in values.items()) > SQS_MAX_BYTES:

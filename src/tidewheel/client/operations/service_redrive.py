@@ -9,7 +9,6 @@ What can still not be read stays in its queue.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.client.connection import Connection
 from tidewheel.client.operations.dead_letters import RedriveResult, attributes_of, drained, unless_stays
-from tidewheel.client.operations.subscription_queues import dead_letter_url_of
+from tidewheel.client.operations.subscription_queues import dead_letter_queue
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import BadMessage, WrongQueue
 from tidewheel.flows.delivery.cancel import cancel_as_sent
@@ -118,14 +117,15 @@ class _Again:
 
     def dead_letters(self, queue_url: str) -> RedriveResult:
         found = attributes_of(self.connection.sqs, queue_url, "RedrivePolicy", "QueueArn")
-        dead_arn, queue_arn = str(json.loads(found["RedrivePolicy"])["deadLetterTargetArn"]), found["QueueArn"]
+        dead = dead_letter_queue(queue_url, found)
+        assert dead is not None  # of the service's own queues
 
         def send(raw: MessageTypeDef) -> str | None:
-            return self._send(queue_url, QueuedMessage.of_received(raw, queue_arn))
+            return self._send(queue_url, QueuedMessage.of_received(raw, found["QueueArn"]))
 
         # A message that is refused again meanwhile is behind the first ones.
-        moved = drained(self.connection, dead_letter_url_of(queue_url, found["RedrivePolicy"]), send)
-        return RedriveResult(queue_url=queue_url, dead_letter_arn=dead_arn, messages=moved.total(), task=None)
+        moved = drained(self.connection, dead.url, send)
+        return RedriveResult(queue_url=queue_url, dead_letter_arn=dead.arn, messages=moved.total(), task=None)
 
     def refused(self) -> list[RedriveResult]:
         url = self.connection.settings.refused_queue_url

@@ -26,7 +26,7 @@ from tidewheel.client.operations.histogram import (
     loads,
 )
 from tidewheel.client.operations.in_flight import LateMessages, Unplanned, undelivered
-from tidewheel.client.operations.subscription_queues import dead_letter_url_of
+from tidewheel.client.operations.subscription_queues import dead_letter_queue
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
 from tidewheel.flows.delivery.load_index import complete_all
@@ -311,9 +311,8 @@ def queue_depth(sqs: SQSClient, queue_url: str) -> tuple[QueueDepth, str | None]
     counts = (number, f"{number}Delayed", f"{number}NotVisible")
     found = attributes_of(sqs, queue_url, *counts, "RedrivePolicy")
     visible, delayed, in_flight = (int(found[name]) for name in counts)
-    redrive = found.get("RedrivePolicy")
-    depth = QueueDepth(visible=visible, delayed=delayed, in_flight=in_flight)
-    return depth, dead_letter_url_of(queue_url, redrive) if redrive else None
+    dead = dead_letter_queue(queue_url, found)
+    return QueueDepth(visible=visible, delayed=delayed, in_flight=in_flight), None if dead is None else dead.url
 
 
 MOST_LEDGERS = 1000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import sleep
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from botocore.exceptions import ClientError
 
@@ -112,13 +112,26 @@ def make_queue(
     raise AlreadyExists("queue", queue_name(stack, topic, subscription, hashed=True), "tags of another owner")
 
 
-def dead_letter_url_of(queue_url: str, redrive_policy: str) -> str:
-    """Returns the URL of a queue's dead-letter queue, given the queue's attribute RedrivePolicy.
+class DeadLetterQueue(NamedTuple):
+    """The queue of another queue's dead letters. SQS requires both in the same account and Region.
 
-    The dead-letter queue is in the queue's own account and Region, so its URL differs only in the name.
+    Attributes:
+        receives: how often SQS hands a message out before the message is a dead letter.
     """
-    name = json.loads(redrive_policy)["deadLetterTargetArn"].rpartition(":")[2]
-    return f"{queue_url.rpartition('/')[0]}/{name}"
+
+    arn: str
+    url: str
+    receives: int
+
+
+def dead_letter_queue(queue_url: str, attributes: Mapping[str, str]) -> DeadLetterQueue | None:
+    """Returns a queue's dead-letter queue, by the queue's attribute RedrivePolicy. None: there is none."""
+    policy = json.loads(attributes.get("RedrivePolicy") or "{}")
+    if not policy:
+        return None
+    arn = str(policy["deadLetterTargetArn"])
+    url = f"{queue_url.rpartition('/')[0]}/{arn.rpartition(':')[2]}"
+    return DeadLetterQueue(arn, url, int(policy["maxReceiveCount"]))
 
 
 def _owner_tags(stack: str, topic: str, subscription: str) -> dict[str, str]:

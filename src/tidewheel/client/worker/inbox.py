@@ -6,7 +6,6 @@ visibility time-out of the others.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections import Counter
@@ -21,6 +20,7 @@ from tidewheel.aws.tries import AWS_ERRORS, CALL_S, patient
 from tidewheel.client import receiving, tracing
 from tidewheel.client.core import Core
 from tidewheel.client.operations.dead_letters import attributes_of, bury, reason_of
+from tidewheel.client.operations.subscription_queues import dead_letter_queue
 from tidewheel.client.receiving import fetch_payload
 from tidewheel.client.sender import Sender
 from tidewheel.client.worker.claiming import Claimed, buried, claim
@@ -265,6 +265,6 @@ class Inbox:
         """
         with suppress(*AWS_ERRORS):
             found = attributes_of(self.core.connection.sqs, self.queue_url, "VisibilityTimeout", "RedrivePolicy")
-            receives = json.loads(found.get("RedrivePolicy", "{}")).get("maxReceiveCount")
-            return int(found["VisibilityTimeout"]), None if receives is None else int(receives)
+            dead = dead_letter_queue(self.queue_url, found)
+            return int(found["VisibilityTimeout"]), None if dead is None else dead.receives
         return None, None
