@@ -337,7 +337,7 @@ def test_the_worst_is_first_and_of_one_kind_the_longest_known(memory: MemoryTide
 
 @pytest.mark.parametrize("problem", list(Problem))
 def test_each_problem_has_a_section_of_the_documentation(problem: Problem) -> None:
-    page, _, section = health._PAGES[problem].partition("#")
+    page, _, section = problem.page.partition("#")
     assert section_of((shipped(DOCS) / f"{page}.md").read_text(encoding="utf-8"), section)
 
 

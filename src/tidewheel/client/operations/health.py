@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.connection import Connection
@@ -27,51 +27,42 @@ SWEEP_LATE_S = 3 * SWEEP_INTERVAL_S
 
 
 class Problem(StrEnum):
-    """A kind of finding, the worst first."""
+    """A kind of finding, the worst first, and the page that tells more."""
 
-    DAMAGED = "damaged"
+    page: str
+
+    def __new__(cls, value: str, page: str) -> Self:
+        """Makes a kind with its page."""
+        made = str.__new__(cls, value)
+        made._value_, made.page = value, page
+        return made
+
+    DAMAGED = "damaged", "runbook#damaged-data"
     """Messages are held back, because they cannot be read."""
-    UNREADABLE = "unreadable"
+    UNREADABLE = "unreadable", "runbook#damaged-data"
     """Items of the table, plans or ledgers' indexes cannot be read."""
-    SWEEP_LATE = "sweep_late"
+    SWEEP_LATE = "sweep_late", "runbook#sweep-not-running"
     """The sweep has not run for a quarter of an hour, so nothing heals what a crash left."""
-    LATE = "late"
+    LATE = "late", "runbook#oldest-due-message"
     """Messages are due, and not in a subscription's queue."""
-    QUEUE_REFUSES = "queue_refuses"
+    QUEUE_REFUSES = "queue_refuses", "runbook#broken-subscriptions"
     """A subscription's queue is gone or refuses every message."""
-    PACKS_WAIT = "packs_wait"
+    PACKS_WAIT = "packs_wait", "runbook#queue-age"
     """No function takes the messages of an ingest queue, or the tasks of the work queue."""
-    SERVICE_DEAD_LETTERS = "service_dead_letters"
+    SERVICE_DEAD_LETTERS = "service_dead_letters", "runbook#dead-letters"
     """Packs or tasks are dead letters of the service's own queues."""
-    REFUSED = "refused"
+    REFUSED = "refused", "runbook#refused-messages"
     """The service or SQS refused messages."""
-    PARKED = "parked"
+    PARKED = "parked", "runbook#broken-subscriptions"
     """A subscription's queue did not take some messages, which are tried again."""
-    DEAD_LETTERS = "dead_letters"
+    DEAD_LETTERS = "dead_letters", "runbook#dead-letters-of-a-subscription"
     """A subscription has dead letters."""
-    NOT_READABLE = "not_readable"
+    NOT_READABLE = "not_readable", "permissions#administrators"
     """A part of the health could not be read, such as for want of permission. The other findings are complete."""
-    PAUSED = "paused"
+    PAUSED = "paused", "sdk#subscriptions"
     """Somebody paused a subscription."""
-    NO_SUBSCRIPTION = "no_subscription"
+    NO_SUBSCRIPTION = "no_subscription", "sdk#subscriptions"
     """Messages wait in a topic without subscriptions, so nobody gets them."""
-
-
-_PAGES = {
-    Problem.DAMAGED: "runbook#damaged-data",
-    Problem.UNREADABLE: "runbook#damaged-data",
-    Problem.SWEEP_LATE: "runbook#sweep-not-running",
-    Problem.LATE: "runbook#oldest-due-message",
-    Problem.QUEUE_REFUSES: "runbook#broken-subscriptions",
-    Problem.PACKS_WAIT: "runbook#queue-age",
-    Problem.SERVICE_DEAD_LETTERS: "runbook#dead-letters",
-    Problem.REFUSED: "runbook#refused-messages",
-    Problem.PARKED: "runbook#broken-subscriptions",
-    Problem.DEAD_LETTERS: "runbook#dead-letters-of-a-subscription",
-    Problem.NOT_READABLE: "permissions#administrators",
-    Problem.PAUSED: "sdk#subscriptions",
-    Problem.NO_SUBSCRIPTION: "sdk#subscriptions",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +142,7 @@ class Health:
     def _add(self, problem: Problem, what: str, remedy: str, **others: Any) -> None:
         """Adds a finding. Fields that are not given are None."""
         fields = dict.fromkeys(("topic", "subscription", "since", "count")) | others
-        self._found.append(Finding(problem=problem, what=what, remedy=remedy, page=_PAGES[problem], **fields))
+        self._found.append(Finding(problem=problem, what=what, remedy=remedy, page=problem.page, **fields))
 
     # ---- a topic
     def _topic(self, topic: str) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -122,21 +123,14 @@ class Worker:
         if not isinstance(address, str):  # such as the function, of a decorator without parentheses
             raise InvalidValue("handles", address, "give topic/subscription, such as orders/closer")
 
+        made = partial(Handling, address, at_once=at_once, timeout=timeout, max_attempts=max_attempts)
+
         def register(function: Function) -> Function:
             if address in self._handlings:
                 raise InvalidValue("handles", address, "this subscription has a function; filter by subscriptions")
             if self._stations:
                 raise InvalidValue("handles", address, "register it before the worker starts")
-            self._handlings[address] = Handling(
-                address,
-                function,
-                at_once=at_once,
-                timeout=timeout,
-                max_attempts=max_attempts,
-                retry=retry,
-                parse=parse,
-                reject=reject,
-            )
+            self._handlings[address] = made(function, retry=retry, parse=parse, reject=reject)
             return function
 
         return register
