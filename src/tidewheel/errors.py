@@ -211,7 +211,8 @@ class ExtraMissing(TidewheelError, ImportError):
 
     def __init__(self, what: str, reason: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(f"{what} needs more packages ({reason}): pip install 'tidewheel[{extra}]'")
+        how = f"pip install 'tidewheel[{extra}]', or in a clone '.[{extra}]'"
+        super().__init__(f"{what} needs more packages ({reason}): {how}")
 
 
 @contextmanager

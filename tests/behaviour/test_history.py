@@ -220,6 +220,23 @@ def test_a_message_of_a_try_that_died_is_not_called_unsent(stack: MemoryTidewhee
     assert bodies(tw.history(ORDERS)) == ["x"]
 
 
+def test_a_new_topic_of_a_deleted_topics_name_has_no_record_of_it_even_of_a_function_that_was_late(
+    stack: MemoryTidewheel,
+) -> None:
+    tw = client_of(stack)
+    tw.send(ORDERS, "old", delay="1h")
+    stack.advance(hours=2)
+    deliveries = stack.service.deliveries
+    [record] = deliveries.sent(ORDERS, 0, 1 << 40)
+    tw.delete_topic(ORDERS, delete_queues=True)
+    stack.advance(minutes=5)
+    deliveries.finish(record, 1 << 40)  # as a function that read the topic before the mark, at the end of its time
+    stack.advance(minutes=15)
+    client_of(stack)
+    assert [*deliveries.sent(ORDERS, 0, 1 << 40), *tw.history(ORDERS)] == []
+    assert sum(each.messages for each in tw.sent_by_hour(ORDERS)) == 0
+
+
 def test_a_delivery_whose_record_is_to_come_is_told_by_get(stack: MemoryTidewheel) -> None:
     tw = client_of(stack)
     sent = tw.send(ORDERS, "x", delay="1h")

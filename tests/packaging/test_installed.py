@@ -138,13 +138,15 @@ def test_what_needs_an_extra_says_which(environments: Environments, tmp_path: Pa
     said = json.loads(environments().python(IMPORTER, tmp_path, json.dumps(list(MISSING))))
     assert {statement: extra for statement, (extra, _) in said.items()} == MISSING
     for extra, text in said.values():
-        assert text.endswith(f"pip install 'tidewheel[{extra}]'") and "No module named" in text
+        assert (
+            text.endswith(f"pip install 'tidewheel[{extra}]', or in a clone '.[{extra}]'") and "No module named" in text
+        )
 
 
 def test_the_command_without_its_extra_says_what_to_install(environments: Environments, tmp_path: Path) -> None:
     said = run([environments().programs / "tidewheel", "--version"], tmp_path, code=1)
     assert said.startswith("tidewheel: the command line needs more packages (No module named '")
-    assert said.endswith("pip install 'tidewheel[cli]'\n") and said.count("\n") == 1
+    assert said.endswith("pip install 'tidewheel[cli]', or in a clone '.[cli]'\n") and said.count("\n") == 1
 
 
 def test_the_pytest_plugin_without_its_extra_disturbs_only_who_asks_for_it(

@@ -37,7 +37,7 @@ from tidewheel.cli import (
 )
 from tidewheel.cli.advice import advised
 from tidewheel.cli.output import print_error
-from tidewheel.cli.pair import PairCommand
+from tidewheel.cli.pair import Command
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError
 
@@ -102,9 +102,9 @@ app.add_typer(administration.subscriptions, name="subscriptions", rich_help_pane
 app.add_typer(history.dead_letters, name="dead-letters", rich_help_panel=_OPERATE)
 app.add_typer(damaged.damaged, name="damaged", rich_help_panel=_OPERATE)
 app.add_typer(policies.policy, name="policy", rich_help_panel=_PROGRAMS)
-for each in (app, administration.subscriptions, history.dead_letters, policies.policy):
-    for registered in each.registered_commands:
-        registered.cls = PairCommand
+for each in (app, *(group.typer_instance for group in app.registered_groups)):
+    for registered in each.registered_commands if each else ():
+        registered.cls = Command
 
 
 def _version(asked: bool) -> None:

@@ -1,4 +1,4 @@
-"""Reads a topic and its subscription: orders billing, orders/billing or orders:billing."""
+"""Reads a topic and its subscription, orders billing, orders/billing or orders:billing, and names options in errors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,26 @@ from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperOption
 
+from tidewheel.errors import InvalidValue
+
 _NAMES = (["topic", "subscription"], ["topic", "name"])
 
 
-class PairCommand(TyperCommand):
-    """A command that takes the names of a topic and its subscription as one word, too."""
+class Command(TyperCommand):
+    """A command that takes the names of a topic and its subscription as one word, too.
+
+    An error of the SDK names its arguments. If the command has an option of the name, the error names the option.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except InvalidValue as error:
+            options = {each.name: max(each.opts, key=len) for each in self.params if isinstance(each, TyperOption)}
+            if error.field not in options:
+                raise
+            raise InvalidValue(options[error.field], error.value, error.advice) from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Divides the first word that is no option, if the command's first arguments are a pair."""

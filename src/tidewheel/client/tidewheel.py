@@ -567,7 +567,8 @@ class Tidewheel:
 
         A queue takes a message up to 13 minutes before it is due. This reads the records of deliveries, 5,000 a
         megabyte, and no ledger. Messages that went direct are not counted, nor those that were parked first. Copies
-        count, and so do replays and late deliveries, unless all other messages of their time are older.
+        count, and a part counts twice if AWS's answer to its mark was lost. Replays and late deliveries count, unless
+        all other messages of their time are older.
 
         Args:
             topic: the topic.
