@@ -13,8 +13,8 @@ from botocore.validate import validate_parameters
 from typer.testing import CliRunner
 
 from tests.docs.test_snippets import ROOT
-from tidewheel.cli.address import PAGE, PROGRAMS, VARIABLE
 from tidewheel.cli.main import app
+from tidewheel.cli.policies import PAGE, PROGRAMS, VARIABLE
 from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import id_deliver_at_ms

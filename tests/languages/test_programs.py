@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.languages.sdks import PROGRAMS, folder
-from tidewheel.cli.address import VARIABLE
+from tidewheel.cli.policies import VARIABLE
 from tidewheel.local import LocalTidewheel
 
 LANGUAGES = ("js", "java", "go", "php", "cli")

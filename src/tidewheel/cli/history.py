@@ -1,4 +1,4 @@
-"""Defines the commands `tidewheel sent`, `purge`, `replay`, `redrive` and `dead-letters`."""
+"""Defines the commands `tidewheel sent`, `purge`, `replay`, `redrive`, `dead-letters` and `damaged`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidewheel.cli.messages import time_of
 from tidewheel.cli.output import print_error, print_json, print_table, progress_bar, show
 from tidewheel.cli.target import client
 from tidewheel.clock import utc
-from tidewheel.errors import InvalidValue
+from tidewheel.errors import InvalidValue, UnknownDamaged
 from tidewheel.model.message import looks_like_id
 from tidewheel.model.untrusted import visible
 
@@ -180,3 +180,52 @@ def delete_dead_letters(
     confirm(yes, f"Delete these dead letters of {topic}/{subscription}?")
     deleted = client(ctx).delete_dead_letters(topic, subscription, ids=ids, cause=cause)
     show({"deleted": deleted}, as_json, ["deleted"], [(deleted,)])
+
+
+damaged = typer.Typer(no_args_is_help=True, help="Stored messages that cannot be read: list, retry, restore, give up.")
+
+DamagedId = Annotated[str, typer.Argument(help="The id that `damaged list` prints.")]
+
+
+@damaged.command("list")
+def list_damaged(ctx: typer.Context, topic: TopicName, as_json: AsJson = False) -> None:
+    """List what cannot be read: messages, and items of the table."""
+    found = client(ctx).damaged(topic)
+    states = {True: "damaged", False: "tried again"}
+    rows = [
+        (each.id or "", each.what, each.name, each.messages or "", states[each.damaged], each.reason) for each in found
+    ]
+    show(found, as_json, ["id", "what", "of", "messages (estimated)", "state", "reason"], rows, "nothing is damaged")
+
+
+@damaged.command()
+def retry(ctx: typer.Context, topic: TopicName, id: DamagedId) -> None:
+    """Read messages again. The next sweep sends what can be read now, except what was purged or cancelled."""
+    client(ctx).retry_damaged(topic, id)
+    typer.echo("the next sweep tries, within five minutes")
+
+
+@damaged.command()
+def restore(ctx: typer.Context, topic: TopicName, id: DamagedId) -> None:
+    """Copy S3's last good version back, then retry. Production keeps versions for 7 days, development none."""
+    client(ctx).restore_damaged(topic, id)
+    typer.echo("restored; the next sweep sends, within five minutes")
+
+
+@damaged.command("give-up")
+def give_up(
+    ctx: typer.Context,
+    topic: TopicName,
+    id: DamagedId,
+    reason: Annotated[str, typer.Option("--reason", help="For the record in the queue of refused messages.")],
+    yes: Yes = False,
+) -> None:
+    """Give messages up, with a record in the queue of refused messages."""
+    tidewheel = client(ctx)
+    if not yes:
+        what = next((each for each in tidewheel.damaged(topic) if each.id == id), None)
+        if what is None:
+            raise UnknownDamaged(topic, id)
+        messages = "" if what.messages is None else f", about {what.messages} messages"
+        confirm(yes, f"Give up {id} of topic {topic}{messages}? This is final.")
+    tidewheel.give_up_damaged(topic, id, reason)

@@ -17,12 +17,10 @@ from typer.core import TyperGroup
 
 from tidewheel.cli import (
     INTERRUPTED,
-    address,
     administration,
     changes,
     console,
     cost,
-    damaged,
     demo,
     dev,
     documentation,
@@ -90,17 +88,18 @@ _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         jobs.rebuild,
         jobs.import_messages,
     ),
-    _PROGRAMS: (address.address, plain.explain),
+    _PROGRAMS: (plain.explain,),
 }
 for panel, commands in _COMMANDS.items():
     for command in commands:
         app.command("import" if command is jobs.import_messages else None, rich_help_panel=panel)(command)
+app.command("address", rich_help_panel=_PROGRAMS)(policies.print_address)
 app.add_typer(dev.app, name="dev", rich_help_panel=_START)
 app.add_typer(changes.recurring, name="recurring", rich_help_panel=_MESSAGES)
 app.add_typer(administration.topics, name="topics", rich_help_panel=_TOPICS)
 app.add_typer(administration.subscriptions, name="subscriptions", rich_help_panel=_TOPICS)
 app.add_typer(history.dead_letters, name="dead-letters", rich_help_panel=_OPERATE)
-app.add_typer(damaged.damaged, name="damaged", rich_help_panel=_OPERATE)
+app.add_typer(history.damaged, name="damaged", rich_help_panel=_OPERATE)
 app.add_typer(policies.policy, name="policy", rich_help_panel=_PROGRAMS)
 for each in (app, *(group.typer_instance for group in app.registered_groups)):
     for registered in each.registered_commands if each else ():

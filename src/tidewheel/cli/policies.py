@@ -1,17 +1,21 @@
-"""Defines the command `tidewheel policy`, which prints IAM policies of programs and queues."""
+"""Defines the commands `tidewheel policy` and `tidewheel address`, of programs that use the service."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, cast
+from urllib.parse import urlsplit
 
 import typer
 
 from tidewheel.cli.administration import AsJson, SubscriptionName, TopicName
-from tidewheel.cli.output import print_json
-from tidewheel.cli.target import client
-from tidewheel.errors import UnknownSubscription
+from tidewheel.cli.output import print_json, print_table
+from tidewheel.cli.target import client, target
+from tidewheel.errors import InvalidValue, UnknownSubscription
 from tidewheel.model.settings import ServiceSettings, roles_parameter_name
+from tidewheel.shipped import DOCS, shipped
 
 if TYPE_CHECKING:
     from tidewheel.client.connection import Connection
@@ -21,6 +25,14 @@ policy = typer.Typer(no_args_is_help=True, help="Print the IAM policies that pro
 
 _AWS_OWN = "alias/aws/"
 """Begins the alias of an AWS managed key, such as the key of SQS. Such a key needs no permission."""
+
+PAGE = "other-languages.md"
+PROGRAMS = {"cli": "send.sh", "js": "send.mjs", "java": "Send.java", "go": "send.go", "php": "send.php"}
+"""Language -> the page's program."""
+VARIABLE = "TIDEWHEEL_ADDRESS"
+"""The environment variable that the programs read."""
+_TOPIC = "orders"
+"""The topic of the page's programs."""
 
 Actions = Annotated[
     list[str] | None,
@@ -172,3 +184,35 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         print_json(document)
     else:
         typer.echo(json.dumps(document, indent=2))
+
+
+def print_address(
+    ctx: typer.Context,
+    topic: Annotated[str | None, typer.Option(help="A topic, which may have a queue of its own.")] = None,
+    language: Annotated[str, typer.Option(help=f"The program's language: {', '.join(PROGRAMS)}.")] = "cli",
+    as_json: AsJson = False,
+) -> None:
+    """Print the queue to which programs send without the SDK, and a program that sends a message."""
+    from tidewheel.policies import address_arn
+
+    if language not in PROGRAMS:
+        raise InvalidValue("language", language, f"give one of {', '.join(PROGRAMS)}")
+    settings = service_settings(ctx)
+    arn = address_arn(settings, topic)
+    url = settings.address(topic)
+    endpoint_url = target(ctx).endpoint_url
+    if endpoint_url is not None:  # some SDKs send to the host of the queue's URL
+        url = endpoint_url.rstrip("/") + urlsplit(url).path
+    if as_json:
+        print_json({"url": url, "arn": arn})
+        return
+    print_table(["", ""], [("URL", url), ("ARN", arn)])
+    typer.echo(f"\nexport {VARIABLE}={shlex.quote(url)}\n\n{program(language, topic or _TOPIC)}", nl=False)
+
+
+def program(language: str, topic: str) -> str:
+    """Returns the page's program in a language, for a topic."""
+    page = (shipped(DOCS) / PAGE).read_text(encoding="utf-8")
+    name = re.escape(PROGRAMS[language])
+    [found] = re.findall(rf"^<!-- examples/languages/{name} -->\n```\w+\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return str(found).replace(_TOPIC, topic)

@@ -15,7 +15,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tidewheel.client.outcome import Place as Place
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, needs_extra
 from tidewheel.flows.delivery.cancel import Cancelled, fate
+from tidewheel.model.duration import at_ms
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.settings import DAY_MS
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
@@ -437,12 +438,7 @@ def _after(after: str | datetime | None) -> bytes | None:
     if after is None:
         return None
     if isinstance(after, datetime):
-        if after.tzinfo is None:
-            raise InvalidValue("after", after, "give a time with its zone, such as datetime.now(UTC), or a message id")
-        at_ms = int(after.timestamp() * 1000)
-        if not 0 <= at_ms < 1 << 47:
-            raise InvalidValue("after", after, "give a time since 1970")
-        return id_floor(at_ms + 1)
+        return id_floor(max(0, at_ms("after", after + timedelta(microseconds=1))))
     try:
         return id_bytes(after)
     except InvalidValue:

@@ -29,7 +29,7 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import utc
 from tidewheel.console import changes, live, text
 from tidewheel.console.guard import LOOPBACK, Guard
-from tidewheel.console.pages import cost, dead, message, messages, overview, sent, topic
+from tidewheel.console.pages import cost, message, messages, overview, sent, topic
 from tidewheel.console.reading import Read, Reader, RequestMeter, reason
 from tidewheel.console.results import Results
 from tidewheel.errors import TidewheelError, UnknownTopic
@@ -215,8 +215,8 @@ _SCREENS: dict[str, Screen] = {
     "/topics/{topic}/messages/{id}": message.screen,
     "/topics/{topic}/recurring": topic.recurring,
     "/topics/{topic}/sent": sent.screen,
-    "/topics/{topic}/dead": dead.screen,
-    "/dead": dead.screen,
+    "/topics/{topic}/dead": overview.dead,
+    "/dead": overview.dead,
     "/search": sent.search,
     "/trouble": overview.trouble,
     "/cost": cost.screen,

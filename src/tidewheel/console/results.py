@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from tidewheel.client.operations.dead_letters import DeadLetter
 
-_KEPT = 200
-_KEPT_CHARACTERS = 8_000_000
-"""The newest results are kept: at most so many, with at most so much typed text, and the last in any case."""
+_KEPT = 20
+"""The newest results, each with what was typed, up to 2 MB."""
 
 
 @dataclass(slots=True)
@@ -45,12 +44,9 @@ class Results:
         """Keeps a result. Returns its name."""
         name = secrets.token_urlsafe(9)
         self._kept[name] = result
-        while len(self._kept) > 1 and (len(self._kept) > _KEPT or self._characters() > _KEPT_CHARACTERS):
+        if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return name
-
-    def _characters(self) -> int:
-        return sum(len(text) for result in self._kept.values() for text in result.typed.values())
 
     def get(self, name: str | None) -> Result | None:
         """Returns a result, if it is still kept."""
