@@ -114,42 +114,31 @@ def find(
 def stats(
     ctx: typer.Context,
     topic: Annotated[str | None, typer.Argument(help="The topic's name. Without a name, all topics.")] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Argument(min=0.1, help="With --watch, the seconds between two updates.", show_default=f"{WATCH_S:.0f}"),
-    ] = None,
     by: Annotated[Bars | None, typer.Option(help="Show a histogram of due times, by hour or by day.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Update the output until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help=f"Look again every {WATCH_S:.0f} s, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the waiting messages of a topic, and the progress of its subscriptions, or a line for each topic."""
-    if seconds is not None and not watch:
-        raise InvalidValue("SECONDS", seconds, "give --watch too, or leave SECONDS out")
     if by is not None and topic is None:
         raise InvalidValue("--by", by.value, "name a topic, or leave --by out")
     service = client(ctx)
 
-    def look() -> Looked:
-        return _all_topics(service) if topic is None else service.stats(topic)
-
-    if not watch:
-        found = look()
-        _show(found, by, as_json)
-        if isinstance(found, AllTopics) and found.failures:
-            raise typer.Exit(1)
-        return
-
     def looks() -> Iterator[Looked]:
-        while True:
-            yield look()
-            time.sleep(seconds or WATCH_S)
+        yield _all_topics(service) if topic is None else service.stats(topic)
+        while watch:
+            time.sleep(WATCH_S)
+            yield _all_topics(service) if topic is None else service.stats(topic)
 
-    if as_json or not sys.stdout.isatty():
-        for found in looks():
-            _show(found, by, as_json)
-            sys.stdout.flush()
-        return
-    _redraw(looks(), by)
+    if watch and not as_json and sys.stdout.isatty():
+        _redraw(looks(), by)
+    for found in looks():
+        if as_json:
+            print_json(found)
+        else:
+            console().print(*_parts(found, by, is_utf8()), sep="\n")
+        sys.stdout.flush()
+    if isinstance(found, AllTopics) and found.failures:
+        raise typer.Exit(1)
 
 
 def doctor(
@@ -215,13 +204,6 @@ def _all_topics(service: Tidewheel) -> AllTopics:
         except (TidewheelError, ClientError) as error:
             found.failures[name] = str(error)
     return found
-
-
-def _show(found: Looked, by: Bars | None, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-    else:
-        console().print(*_parts(found, by, is_utf8()), sep="\n")
 
 
 def _parts(found: Looked, by: Bars | None, blocks: bool) -> list[RenderableType]:
