@@ -68,6 +68,11 @@ _ALL = (
     ),
     Benchmark(name="capacity", title="Limits that a steady stream reaches"),
     Benchmark(name="fairness", title="Waiting behind a busy topic", goals={"most_quiet_waits_s": "<= 3"}),
+    Benchmark(
+        name="herd",
+        title="Many messages due in one second",
+        goals={"ten_million_late_by_s": "<= 2", "ten_million_sent_twice": "<= 0", "most_write_units_a_part": "<= 4"},
+    ),
     Benchmark(name="growth", title="What grows with what", slow=True),
     Benchmark(name="ten_billion", title="Ten billion messages wait", slow=True),
     Benchmark(
