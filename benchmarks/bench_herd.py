@@ -2,10 +2,10 @@
 
     python -m benchmarks herd
 
-The real dispatch plans, hands out and enqueues an index of so many messages, over a table in memory. Its transactions,
-the items with the marks of the parts and their bytes, the plan's read units and CPU time, and the order of the tasks are
-taken from it. `benchmarks.herd` simulates the queue, Lambda and DynamoDB. Of CPU time, the plan's is measured here, and
-those of a call and of a message by `bench_function_time`.
+The real dispatch plans, hands out and enqueues an index of so many messages, over a table in memory. The items with the
+marks of the parts and their bytes, the plan's read units and CPU time, and the order of the tasks are taken from it.
+`benchmarks.herd` simulates the queue, Lambda and DynamoDB. The CPU time of a plan is measured here, and the CPU time of
+a call and of a message by `bench_function_time`.
 
 The hand-out begins as late as a punctual schedule fires. DynamoDB saves up no units of a second for the next, since it
 promises none. Claims are counted by the real write of a consumer.
@@ -252,7 +252,9 @@ def claims_s(copies: int) -> dict[str, float]:
     """Returns how long a table takes the claims of consumers."""
     world = World()
     key = "0" * 26
-    assert world.service.claims.claim(TOPIC, key, Holder(subscription="billing", generation="g" * 16), START_MS // 1000 + KEPT_S)
+    assert world.service.claims.claim(
+        TOPIC, key, Holder(subscription="billing", generation="g" * 16), START_MS // 1000 + KEPT_S
+    )
     [item] = [each for each in world.service.dynamodb.items() if key in each["pk"]["S"]]
     units = copies * math.ceil(world.service.dynamodb.item_bytes(item) / 1024)
     return {"grown_table_s": units / TABLE_WRITES_A_SECOND, "new_table_s": units / NEW_TABLE_WRITES_A_SECOND}

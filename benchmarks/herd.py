@@ -4,8 +4,8 @@ Time is virtual. A part is a list of steps that were counted in the real flows (
 
 - Lambda's pollers of a queue begin with 5 calls at one time, and add 300 a minute, up to the environment's bound.
   https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
-- A partition key takes 1,000 write units and 3,000 read units a second, saved up for BURST_S. DynamoDB may save up more,
-  and does not promise it. https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
+- A partition key takes 1,000 write units and 3,000 read units a second, saved up for BURST_S. DynamoDB may save up
+  more, and does not promise it. https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html
 - A write costs a unit for each KB of the item, and so does a refused condition.
 - A task that failed is visible again after the queue's visibility time-out.
 """
@@ -261,9 +261,7 @@ class Herd:
     def _write(self, marks: Marks, units: Callable[[], float]) -> Wait:
         yield from self._ask("writes", WRITES_A_SECOND, marks.partition, units, LATENCY_MS["dynamodb.UpdateItem"])
 
-    def _ask(
-        self, kind: str, a_second: float, partition: str, units: Callable[[], float], latency_ms: float
-    ) -> Wait:
+    def _ask(self, kind: str, a_second: float, partition: str, units: Callable[[], float], latency_ms: float) -> Wait:
         """Makes a request as the adapter does, with its tries and waits."""
         limits = [self._units.setdefault((kind, partition), _Bucket(a_second))]
         if kind == "writes":
@@ -283,4 +281,3 @@ class Herd:
             if attempt < table.THROTTLED_ATTEMPTS:
                 yield self._random.uniform(0, table._THROTTLED_BACKOFF_S * 2**attempt)
         raise _Throttled
-

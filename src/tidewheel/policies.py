@@ -153,6 +153,7 @@ def sender_statements(
     reads += ["dynamodb:Query"] if looks else []
     reads += ["dynamodb:BatchGetItem"] if "look" in wanted else []
     readable = [table_keys.topic_partition(topic), *([*marks, claims] if changes or looks else [])]
+    readable += [table_keys.marks_partitions(topic)] if looks else []
     statements = [_reading_settings(at), _items(at, reads, readable)]
     if changes:
         moves = "reschedule" in wanted

@@ -86,18 +86,77 @@ def test_a_worker_of_an_older_edition_changes_nothing_of_a_delivery_that_began_a
     assert store.deliveries.part_done(delivery.key, 1, edition=1) == replace(anew, done=frozenset({1}))
 
 
-def test_nothing_brings_a_deleted_delivery_back(store: Store) -> None:
-    delivery = store.delivered()
+@pytest.mark.parametrize(("parts", "part"), [(3, 1), (600, 1), (600, 599)])
+def test_nothing_brings_a_deleted_delivery_back(store: Store, parts: int, part: int) -> None:
+    delivery = store.delivered(parts=parts)
     key = delivery.key
     store.deliveries.delete([key, replace(key, plan=7), replace(key, topic="unknown")])
-    assert store.deliveries.part_done(key, 1) is None
-    assert not store.deliveries.note_unread(delivery, {1: UNREAD}, "gone", 900)
+    assert store.deliveries.part_done(key, part) is None
+    assert not store.deliveries.note_unread(delivery, {part: UNREAD}, "gone", 900)
     assert not store.deliveries.restart(delivery, edition=1, parts=2)
-    assert store.deliveries.lease_part(key, 1, 700, 400) is None
+    assert store.deliveries.lease_part(key, part, 700, 400) is None
     assert not store.deliveries.set_next_check(key, delivery.next_check_ms, 1)
-    store.deliveries.release_part(key, 1)
-    assert store.deliveries.read(key) is None
+    store.deliveries.release_part(key, part)
+    assert store.deliveries.read(key) is store.deliveries.read_marks(key, part) is None
     assert store.deliveries.all("orders") == []
+
+
+def test_a_delivery_of_many_parts_ends_once_the_marks_of_all_its_items_are_full(store: Store) -> None:
+    open_parts = {3, 300, 301, 599}
+    delivery = store.delivered(parts=600, done=frozenset(range(600)) - open_parts)
+    key = delivery.key
+    assert [delivery] == store.deliveries.all("orders") and store.deliveries.read(key) == delivery
+    leased = store.deliveries.lease_part(key, 300, 700, 400)
+    assert leased is not None and leased.key == key and (len(leased.done), leased.leases) == (254, ((300, 700),))
+    assert store.deliveries.read(key) == replace(delivery, leases=((300, 700),))
+    for now_ms, part in enumerate((599, 300, 3, 301), 900):
+        after = store.deliveries.part_done(key, part, tally=Tally(sent=part), now_ms=now_ms)
+        assert after is not None and not after.complete
+        ended = store.deliveries.ended(after, part)
+        assert (ended is not None) == (part == 301)
+    assert ended is not None and ended.tally == Tally(sent=sum(open_parts)) and ended.done_ms == 903
+    store.deliveries.finish(ended, 5000)
+    store.deliveries.finish(ended, 5000)
+    assert [each.tally for each in store.deliveries.sent("orders", 0, 200)] == [ended.tally]
+    assert store.deliveries.all("orders") == [] and store.deliveries.read_marks(key, 599) is None
+
+
+def test_a_replay_of_many_parts_is_opened_whole_or_not_at_all(store: Store) -> None:
+    store.topic(planned=110)
+    store.subscribed()
+    replay = a_replay(parts=24_800, done=frozenset(range(1, 24_799)))
+    assert store.deliveries.open_replay(store.current(), replay) is Replay.OPENED
+    assert [replace(each, leases=()) for each in store.deliveries.all("orders")] == [replay]
+    other = a_replay(replay_id="r2", parts=600)
+    assert store.deliveries.open_replay(replace(store.current(), generation="g9"), other) is Replay.COLLECTED
+    assert store.deliveries.read_marks(other.key, 599) is None
+
+
+def test_notes_and_done_parts_of_several_items_are_written_together(store: Store) -> None:
+    delivery = store.delivered(parts=600)
+    others = set(range(600)) - {1, 599}
+    stale = replace(delivery, edition=1)
+    assert not store.deliveries.note_unread(stale, {1: UNREAD, 599: UNREAD}, "gone", 900, others)
+    assert store.deliveries.read(delivery.key) == delivery
+    assert store.deliveries.note_unread(delivery, {1: UNREAD, 599: UNREAD}, "gone", 900, others, Tally(sent=5))
+    [after] = store.deliveries.all("orders")
+    assert after.stuck and after.unread == ((1, UNREAD), (599, UNREAD)) and after.tally == Tally(sent=5)
+    assert (after.reason, after.unread_ms) == ("gone", 900)
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 600), (600, 3), (600, 300)])
+def test_a_delivery_that_begins_anew_has_the_marks_of_its_new_parts_only(store: Store, before: int, after: int) -> None:
+    delivery = store.delivered(parts=before)
+    store.deliveries.part_done(delivery.key, before - 1, tally=Tally(sent=4))
+    seen = store.deliveries.read_marks(delivery.key, before - 1)
+    assert seen is not None and store.deliveries.restart(seen, edition=1, parts=after)
+    anew = replace(delivery, edition=1, parts=after, tally=Tally(sent=4))
+    assert [replace(each, done_ms=0) for each in store.deliveries.all("orders")] == [anew]
+    assert (store.deliveries.read_marks(delivery.key, 599) is None) == (after < 512)
+    assert store.deliveries.part_done(delivery.key, before - 1) is None
+    if before > 256:  # whoever saw it complete before does not end it now
+        store.deliveries.finish(replace(delivery, done=frozenset(range(before))), 5000)
+        assert len(store.deliveries.all("orders")) == 1
 
 
 def test_many_deliveries_are_deleted(store: Store) -> None:

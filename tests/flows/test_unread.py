@@ -140,6 +140,7 @@ def test_the_notes_of_all_parts_fit_into_the_item() -> None:
     }
     errors = dict.fromkeys(lost.values(), TimeoutError())
     notes = {part: unread_of(lost, len(lost) if part % 2 else 101, errors, parts) for part in range(parts)}
+    assert world.service.deliveries.restart(found, found.edition, parts)
     assert world.service.deliveries.note_unread(found, notes, "gone", 1)
 
 

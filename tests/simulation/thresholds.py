@@ -14,6 +14,8 @@ THRESHOLDS: dict[tuple[str, ...], tuple[int, ...]] = {
     ("tidewheel.model.plan.MAX_PART_SEGMENTS", f"{_FLOWS}.delivery.dispatch.MAX_PART_SEGMENTS"): (1, 3, 100),
     (f"{_FLOWS}.delivery.dispatch._ONE_STEP_SUBSCRIPTIONS",): (1, 49),
     (f"{_FLOWS}.delivery.dispatch._FEW_STEPS",): (1, 2),
+    ("tidewheel.model.marks.TOGETHER",): (1, 2, 256),
+    ("tidewheel.model.marks.MOST_ITEMS",): (2, 96),
     (f"{_FLOWS}.maintenance.due_checks.MOST_PARKS",): (1, 20),
     (f"{_FLOWS}.maintenance.merge_planning.WINDOW_BYTES",): (500, 32 * 1024 * 1024),
     (f"{_FLOWS}.maintenance.merge_planning.MAX_OUTPUT_ROWS",): (5, 5_000_000),

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from tidewheel import deadline
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import QueueMessage, Refusal
+from tidewheel.model.marks import in_turn
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, pack_body
 from tidewheel.model.park import ParkKey
@@ -146,12 +147,14 @@ class SqsQueues:
         return refusals
 
     def enqueue_parts(self, key: DeliveryKey, parts: Sequence[int]) -> None:
-        """Sends parts to the work queue, ten in each request. Retries parts that SQS did not take.
+        """Sends parts to the work queue, ten in each request. The items with their marks take turns.
+
+        Retries parts that SQS did not take.
 
         Raises:
             QueueUnavailable: some parts were not taken after all tries.
         """
-        self._enqueue([PartTask(key=key, part=part) for part in parts])
+        self._enqueue([PartTask(key=key, part=part) for part in in_turn(parts)])
 
     def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
         """Sends parks to the work queue to be drained, as `enqueue_parts` does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, gt
 
 from tidewheel.errors import CorruptMetadata
@@ -54,6 +54,8 @@ class Segment:
 MAX_PART_SEGMENTS = 100
 MAX_PART_ROWS = 5_000
 """Limit of rows in a part's segments, due or not. The estimate of due rows may be far too low."""
+_PARTS = 500
+"""A plan has about so many parts, as far as MAX_PART_ROWS and a topic's `part_rows` allow."""
 MAX_PART_RAW_BYTES = 16 * 1024 * 1024
 """Limit of a part's segments before compression. A function holds several times as much."""
 _NO_LOAD = (0, 0, 0)
@@ -113,6 +115,7 @@ class Plan:
         part_rows: approximate rows of a part. The segments and part_rows determine the parts.
         unindexed: ledgers without a readable index. Each is a part of its own, behind the parts of the segments.
         edition: how often the plan was made again, because its object was gone.
+        cut: its parts, once `parts` was called.
     """
 
     topic: str
@@ -124,6 +127,7 @@ class Plan:
     occurrences: str | None = None
     unindexed: tuple[Unindexed, ...] = ()
     edition: int = 0
+    cut: list[tuple[tuple[Piece, ...], ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def due_rows(self) -> int:
@@ -142,7 +146,9 @@ class Plan:
 
     def parts(self) -> tuple[tuple[Piece, ...], ...]:
         """Cuts the segments into units of work. Every call returns the same cut."""
-        return tuple(self._parts())
+        if not self.cut:
+            self.cut.append(tuple(self._parts()))
+        return self.cut[0]
 
     def _parts(self) -> Iterator[tuple[Piece, ...]]:
         part: list[Piece] = []
@@ -169,6 +175,18 @@ class Plan:
         rows = planned.segment.rows
         for first in range(0, rows, self.part_rows):
             yield Piece(planned=planned, first_row=first, end_row=min(first + self.part_rows, rows))
+
+
+def part_rows_of(due_rows: int, least: int) -> int:
+    """Returns the rows of a part, for a plan with so many due rows.
+
+    A part needs two writes and a call, so a large plan has large parts.
+
+    Args:
+        due_rows: estimated.
+        least: the topic's `part_rows`.
+    """
+    return max(least, min(MAX_PART_ROWS, due_rows // _PARTS))
 
 
 def encode_plan(plan: Plan) -> bytes:

@@ -1,4 +1,4 @@
-"""Stores deliveries."""
+"""Stores deliveries. `model/marks.py` says which item of a delivery has the marks of a part."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tidewheel.errors import CorruptMetadata
+from tidewheel.model import marks
 from tidewheel.model.subscription_state import (
     NOTHING_SENT,
     Delivery,
@@ -18,7 +20,10 @@ from tidewheel.model.subscription_state import (
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import Change, Check, Put, Value, Write, as_seen
+from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, as_seen, number
+
+_READS = 5
+"""Reads of a delivery of which all items change meanwhile, with another edition of its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,46 +57,81 @@ class Deliveries(StoredItems):
     def hand_out(self, step: HandOut) -> bool:
         """Hands out a plan to a subscription. Returns False if refused.
 
-        `T{put DELIVERY; SUB: cursor = to IF cursor and generation as read}`.
+        `T{put DELIVERY and its marks; SUB: cursor = to IF cursor and generation as read}`.
         """
         return self._table.commit(hand_out_writes(step), action="hand_out", topic=step.subscription.topic)
 
     def open_replay(self, state: TopicState, delivery: Delivery) -> Replay:
         """Opens a delivery for a replay of a plan.
 
-        `T{put DELIVERY; check SUB: not PAUSED, generation same; STATE: subscriptions_version + 1 IF collected_until <=
-        the plan and generation as read}`.
+        `T{put DELIVERY and its marks; check SUB: not PAUSED, generation same; STATE: subscriptions_version + 1 IF
+        collected_until <= the plan and generation as read}`.
 
         A collection that read the deliveries before this write is refused by subscriptions_version, so the plan's
         ledgers stay.
         """
         key = delivery.key
-        put = Put(item=items.encode_delivery(delivery))
         active = as_seen({"generation": key.generation}, "#state <> :paused", paused=State.PAUSED.value)
         owner = Check(key=table_keys.subscription_key(key.topic, key.subscription), **active)
         kept = items.state_change(
             state, "collected_until <= :a", values={"a": key.plan}, adds={"subscriptions_version": 1}
         )
-        failed = self._table.transact([put, owner, kept], action="open_replay", topic=state.topic)
-        if 2 in failed:
+        writes: list[Write] = [kept, owner, *_puts(delivery)]
+        failed = self._table.transact(writes, action="open_replay", topic=state.topic)
+        if 0 in failed:
             return Replay.COLLECTED
         return Replay.REFUSED if failed else Replay.OPENED
 
     def read(self, key: DeliveryKey) -> Delivery | None:
-        """Reads an open delivery."""
-        return self._table.read(table_keys.delivery_key(key), items.decode_delivery)
+        """Reads an open delivery, with the marks of all parts.
+
+        Raises:
+            CorruptMetadata: one of its items is not readable, or missing.
+        """
+        for _ in range(_READS):
+            first = self.read_marks(key, 0)
+            if first is None:
+                return None
+            found = self._with_marks(first)
+            if found is not None:
+                return found
+        raise CorruptMetadata(f"delivery {key} has not all its marks; restore them, or rebuild the topic's index")
+
+    def read_marks(self, key: DeliveryKey, part: int) -> Delivery | None:
+        """Reads the item of an open delivery with the marks of a part."""
+        return self._table.read(_marks_key(key, part), items.decode_delivery)
+
+    def whole(self, item: Item) -> Delivery | None:
+        """Returns the delivery of its first item, with the marks of all parts. None: it ended meanwhile.
+
+        Raises:
+            CorruptMetadata: one of its items is not readable, or missing.
+        """
+        first = items.decode_delivery(item)
+        return self._with_marks(first) or self.read(first.key)
+
+    def _with_marks(self, first: Delivery) -> Delivery | None:
+        """Returns a delivery with the marks of its further items. None: it changed meanwhile."""
+        found = [first]
+        for item in range(1, marks.item_count(first.parts)):
+            more = self._table.read(table_keys.marks_key(first.key, item), items.decode_delivery)
+            if more is None or (more.edition, more.parts) != (first.edition, first.parts):
+                return None
+            found.append(more)
+        return marks.merged(found) if len(found) > 1 else first
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Delivery]:
-        """Reads all open deliveries of a topic.
+        """Reads all open deliveries of a topic, with the marks of all parts.
 
         Args:
             unreadable: gets the name and the error of each that cannot be read. None: the first error is raised.
         """
         partition = table_keys.topic_partition(topic)
-        return self._table.read_all(partition, table_keys.DELIVERIES, items.decode_delivery, unreadable)
+        found = self._table.read_all(partition, table_keys.DELIVERIES, self.whole, unreadable)
+        return [each for each in found if each is not None]
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
-        """Leases a part. Returns the delivery afterwards, or None if refused.
+        """Leases a part. Returns the delivery's item with its marks afterwards, or None if refused.
 
         `lease[part] = now IF the delivery exists, the part is not done and its lease is absent or older than
         expired_before_ms`.
@@ -101,7 +141,7 @@ class Deliveries(StoredItems):
         """
         lease = f"leases.#{part}"
         change = Change(
-            key=table_keys.delivery_key(key),
+            key=_marks_key(key, part),
             condition=f"attribute_exists(pk) AND NOT contains(done, :part) "
             f"AND (attribute_not_exists({lease}) OR {lease} < :expired)",
             values={"part": part, "expired": expired_before_ms},
@@ -114,26 +154,35 @@ class Deliveries(StoredItems):
 
         A retry may then take the part at once.
         """
-        change = Change(
-            key=table_keys.delivery_key(key), condition="attribute_exists(pk)", sets={f"leases.#{part}": None}
-        )
+        change = Change(key=_marks_key(key, part), condition="attribute_exists(pk)", sets={f"leases.#{part}": None})
         self._table.change(change, action="release_part", topic=key.topic)
 
     def part_done(
         self, key: DeliveryKey, part: int, edition: int = 0, tally: Tally = NOTHING_SENT, now_ms: int = 0
     ) -> Delivery | None:
-        """Marks a part done. Returns the delivery afterwards, or None if refused.
+        """Marks a part done. Returns the delivery's item with its marks afterwards, or None if refused.
 
         `done + part, tally + the part's, done_ms = now, its lease and its unread pieces forgotten IF the delivery
         exists and edition as read`.
         """
         change = Change(
-            key=table_keys.delivery_key(key),
+            key=_marks_key(key, part),
             sets={f"leases.#{part}": None, f"unread.#{part}": None, "done_ms": now_ms},
             adds={"done": frozenset((part,)), **_adds(tally)},
             **as_seen({"edition": edition or None}, "attribute_exists(pk)"),
         )
         return self._table.change_and_read(change, items.decode_delivery, action="part_done", topic=key.topic)
+
+    def ended(self, after: Delivery, part: int) -> Delivery | None:
+        """Returns the whole delivery if all its parts are done, else None. Reads the other marks only if it may be so.
+
+        Args:
+            after: the answer of `part_done`.
+        """
+        if not marks.is_full(after, part):
+            return None
+        whole = after if marks.item_count(after.parts) == 1 else self.read(after.key)
+        return whole if whole is not None and whole.complete else None
 
     def note_unread(
         self,
@@ -146,29 +195,38 @@ class Deliveries(StoredItems):
     ) -> bool:
         """Notes the pieces of parts that could not be read, and which parts are done. Returns False if refused.
 
-        `unread[part] = ..., done + ..., tally + ..., its lease forgotten IF the delivery exists and edition as read`.
+        `T{unread[part] = ..., done + ..., tally + ..., lease forgotten IF the delivery exists and edition as read}`.
         """
-        sets: dict[str, Value | None] = {f"unread.#{part}": items.unread_text(each) for part, each in unread.items()}
-        sets |= {f"leases.#{part}": None for part in unread}
-        sets |= {"reason": reason, "unread_ms": now_ms if read.unread_ms is None else read.unread_ms}
-        ready = frozenset(done)
-        change = Change(
-            key=table_keys.delivery_key(read.key),
-            sets=sets,
-            adds=_adds(tally) | ({"done": ready} if ready else {}),
-            **as_seen({"edition": read.edition or None}, "attribute_exists(pk)"),
-        )
-        return self._table.change(change, action="note_unread", topic=read.key.topic)
+        since_ms = now_ms if read.unread_ms is None else read.unread_ms
+        seen = as_seen({"edition": read.edition or None}, "attribute_exists(pk)")
+        by_item: dict[int, list[int]] = {}
+        for part in (*unread, *done):
+            by_item.setdefault(marks.item_of(part), []).append(part)
+        changes: list[Write] = []
+        for item, parts in by_item.items():
+            noted = [part for part in parts if part in unread]
+            ready = frozenset(parts).difference(noted)
+            sets: dict[str, Value | None] = {f"unread.#{part}": items.unread_text(unread[part]) for part in noted}
+            sets |= {f"leases.#{part}": None for part in noted} | {"reason": reason, "unread_ms": since_ms}
+            adds = ({} if changes else _adds(tally)) | ({"done": ready} if ready else {})
+            changes.append(Change(key=table_keys.marks_key(read.key, item), sets=sets, adds=adds, **seen))
+        return self._table.commit(changes, action="note_unread", topic=read.key.topic)
 
     def restart(self, read: Delivery, edition: int, parts: int) -> bool:
         """Begins a delivery anew with another edition of its plan. Returns False if refused.
 
-        `put DELIVERY IF it exists and edition as read`.
+        `T{put DELIVERY IF it exists and edition as read; put its marks, delete those of further items}`.
         """
-        fresh = replace(read, edition=edition, parts=parts, done=frozenset(), leases=(), unread=(), tries=0)
+        before = marks.item_count(read.parts)
+        whole = read if before == 1 else self.read(read.key)
+        if whole is None:
+            return False
+        fresh = replace(whole, edition=edition, parts=parts, done=frozenset(), leases=(), unread=(), tries=0)
+        [first, *others] = _puts(fresh)
         seen = as_seen({"edition": read.edition or None}, "attribute_exists(pk)")
-        put = Put(item=items.encode_delivery(fresh), **seen)
-        return self._table.put(put, action="restart_delivery", topic=read.key.topic)
+        gone = _deletes(read.key, range(marks.item_count(parts), before))
+        writes: list[Write] = [replace(first, **seen), *others, *gone]
+        return self._table.commit(writes, action="restart_delivery", topic=read.key.topic)
 
     def set_next_check(
         self, key: DeliveryKey, seen_next_check_ms: int, next_check_ms: int, tries: int | None = None
@@ -189,7 +247,7 @@ class Deliveries(StoredItems):
         """
         put = Put(item=items.encode_sent(delivery, ttl_s))
         self._table.put(put, action="record_delivery", topic=delivery.key.topic)
-        self.delete([delivery.key])
+        self._remove(delivery.key, delivery.parts)
 
     def sent(self, topic: str, first_slot: int, end_slot: int) -> Iterator[Delivery]:
         """Yields deliveries that are done, by their records, of plans that begin in a range, the last plan first.
@@ -208,12 +266,44 @@ class Deliveries(StoredItems):
             self._table.delete(items.key_of(item), action="delete_sent", topic=topic)
 
     def delete(self, keys: Iterable[DeliveryKey]) -> None:
-        """Deletes complete deliveries and deliveries of dead generations. Ignores missing deliveries.
+        """Deletes deliveries that nobody is owed, readable or not. Ignores missing deliveries.
 
         A batch costs the same, and would need another permission.
         """
         for key in keys:
-            self._table.delete(table_keys.delivery_key(key), action="delete_deliveries", topic=key.topic)
+            item = self._table.get(table_keys.delivery_key(key))
+            if item is None:
+                continue
+            try:
+                self._remove(key, number(item["parts"]))
+            except (KeyError, TypeError, ValueError):
+                self._remove(key, None)
+
+    def _remove(self, key: DeliveryKey, parts: int | None) -> None:
+        """Deletes a delivery of so many parts. None: nobody knows how many.
+
+        `T{delete DELIVERY IF parts as read; delete its marks}`. One that began anew meanwhile stays.
+        """
+        first = table_keys.delivery_key(key)
+        count = marks.MOST_ITEMS if parts is None else marks.item_count(parts)
+        if count == 1:
+            self._table.delete(first, action="delete_deliveries", topic=key.topic)
+            return
+        seen = {"condition": None} if parts is None else as_seen({"parts": parts})
+        writes = [Delete(key=first, **seen), *_deletes(key, range(1, count))]
+        self._table.commit(writes, action="delete_deliveries", topic=key.topic)
+
+
+def _marks_key(key: DeliveryKey, part: int) -> table_keys.Key:
+    return table_keys.marks_key(key, marks.item_of(part))
+
+
+def _puts(delivery: Delivery) -> list[Put]:
+    return [Put(item=items.encode_delivery(each, item)) for item, each in enumerate(marks.divided(delivery))]
+
+
+def _deletes(key: DeliveryKey, numbers: Iterable[int]) -> list[Delete]:
+    return [Delete(key=table_keys.marks_key(key, item), condition=None) for item in numbers]
 
 
 def _adds(tally: Tally) -> dict[str, Value]:
@@ -227,5 +317,5 @@ def hand_out_writes(step: HandOut) -> list[Write]:
     key = table_keys.subscription_key(seen.topic, seen.name)
     writes: list[Write] = [Change(key=key, sets={"#cursor": step.to}, **condition)]
     if step.delivery is not None:
-        writes.append(Put(item=items.encode_delivery(step.delivery)))
+        writes += _puts(step.delivery)
     return writes

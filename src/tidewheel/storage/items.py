@@ -384,16 +384,16 @@ def _leases(taken: Item) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((int(part), number(taken_ms)) for part, taken_ms in taken.items()))
 
 
-def encode_delivery(delivery: Delivery) -> Item:
-    """Returns a delivery's item."""
-    checks = check_fields(delivery.key.topic, delivery.next_check_ms)
+def encode_delivery(delivery: Delivery, number: int = 0) -> Item:
+    """Returns an item of a delivery, as `marks.divided` numbers them. The first is in the index `checks`."""
+    checks = {} if number else check_fields(delivery.key.topic, delivery.next_check_ms)
     fields = _DELIVERY.attributes(delivery) | tally_fields(delivery.tally)
-    return _item(table_keys.delivery_key(delivery.key), fields | delivery.stored() | checks)
+    return _item(table_keys.marks_key(delivery.key, number), fields | delivery.stored() | checks)
 
 
 @_reading
 def decode_delivery(item: Item) -> Delivery:
-    """Reads a delivery."""
+    """Reads an item of a delivery."""
     return _delivery(item, table_keys.parse_delivery_key(key_of(item)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from tidewheel.errors import CorruptMetadata, NewerRelease, ObjectMissing
@@ -17,8 +18,10 @@ from tidewheel.storage.objects import Objects
 from tidewheel.storage.table import Table
 from tidewheel.storage.writes import Change, Item, Put, Value, Write, as_seen
 
-MAX_INLINE_MANIFEST_BYTES = 300_000
-"""Larger manifests are stored in S3, since an item has at most 400 KB."""
+MAX_INLINE_MANIFEST_BYTES = 16_000
+"""Larger manifests are stored in S3. Each part reads the item, and a partition gives 3,000 units of 4 KB a second."""
+_MOST_KEPT_SEGMENTS = 100_000
+"""Segments of the decoded plans that a process keeps, which take 50 MB."""
 
 
 class Plans:
@@ -27,6 +30,8 @@ class Plans:
     def __init__(self, table: Table, objects: Objects) -> None:
         self._table = table
         self._objects = objects
+        self._decoded: dict[tuple[object, ...], Plan] = {}
+        self._lock = Lock()
 
     def commit(
         self,
@@ -72,7 +77,7 @@ class Plans:
         return self._table.commit([put, kept], action="plan_again", topic=state.topic)
 
     def read(self, topic: str, first_slot: int, *, whole: bool = True) -> Plan | None:
-        """Reads the plan with the start `first_slot`.
+        """Reads the plan with the start `first_slot`. Keeps the last decoded plans, for the next part in this process.
 
         Args:
             whole: if False, a manifest in an object of its own is not read; the plan then has no segments.
@@ -176,6 +181,19 @@ class Plans:
         if manifest is None and not whole:
             own = {name: getattr(found, name) for name in ("topic", "first_slot", "end_slot", "occurrences", "edition")}
             return Plan(segments=(), **own)
+        name = (found.topic, found.first_slot, found.end_slot, found.edition, found.object_name, manifest)
+        with self._lock:
+            plan = self._decoded.pop(name, None)
+        if plan is None:
+            plan = self._decode(found)
+        with self._lock:
+            self._decoded[name] = plan
+            while sum(len(each.segments) for each in self._decoded.values()) > _MOST_KEPT_SEGMENTS:
+                del self._decoded[next(iter(self._decoded))]  # the one that was not read for the longest
+        return plan
+
+    def _decode(self, found: PlanItem) -> Plan:
+        manifest = found.manifest
         if manifest is None:
             manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
         try:

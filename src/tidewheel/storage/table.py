@@ -270,10 +270,12 @@ class Table:
         return self._retrying(call, action, topic)
 
     def commit(self, writes: Sequence[Write], *, action: str, topic: str) -> bool:
-        """Does all writes or none. Returns whether all conditions held. A single change needs no transaction."""
+        """Does all writes or none. Returns whether all conditions held. A single put or change needs no transaction."""
         match writes:
             case [Change() as alone]:
                 return self.change(alone, action=action, topic=topic)
+            case [Put() as only]:
+                return self.put(only, action=action, topic=topic)
         return not self.transact(writes, action=action, topic=topic)
 
     def transact(self, writes: Sequence[Write], *, action: str, topic: str) -> list[int]:

@@ -6,6 +6,7 @@
     plan          T#<topic>                PLAN#<first slot>
     subscription  T#<topic>                SUB#<name>
     delivery      T#<topic>                DELIVERY#<subscription>#<generation>#<first slot>, and #<id> of a replay
+    marks         T#<topic>/<sub.>/<item>  as the delivery, whose further parts they mark
     sent record   T#<topic>                SENT#<first slot>#<subscription>#<generation>, and #<id> of a replay
     park          T#<topic>                PARK#<subscription>#<generation>#<id>
     trash         T#<topic>                TRASH#<dead from this slot>#<id>
@@ -108,6 +109,8 @@ _KEYS = "#KEY#"
 _MOVES = "#MOVE"
 _NOTES = "#NOTE"
 _CLAIMS = "#CLAIM#"
+_MARKS = "/"
+"""No name contains it. Policies of functions allow marks as they allow the topic's own items, in one transaction."""
 KEY_SHARDS = 16
 HEARTBEAT: Key = (SERVICE, "SWEEP")
 
@@ -180,7 +183,7 @@ def delivery_key(key: DeliveryKey) -> Key:
 
 
 def parse_delivery_key(key: Key) -> DeliveryKey:
-    """Returns the DeliveryKey of a delivery's key in the table.
+    """Returns the DeliveryKey of the key in the table of a delivery or of its marks.
 
     Raises:
         ValueError: the key is not a delivery's.
@@ -188,9 +191,19 @@ def parse_delivery_key(key: Key) -> DeliveryKey:
     parts = key[1].split("#")
     replay = parts.pop() if len(parts) > 4 else None
     _, subscription, generation, plan = parts
-    return DeliveryKey(
-        topic=topic_of(key[0]), subscription=subscription, generation=generation, plan=int(plan), replay=replay
-    )
+    topic = topic_of(key[0]).partition(_MARKS)[0]
+    return DeliveryKey(topic=topic, subscription=subscription, generation=generation, plan=int(plan), replay=replay)
+
+
+def marks_key(key: DeliveryKey, item: int) -> Key:
+    """Returns the key of an item with marks of a delivery. Item 0 is the delivery itself."""
+    partition, name = delivery_key(key)
+    return (f"{partition}{_MARKS}{key.subscription}{_MARKS}{item:02d}" if item else partition), name
+
+
+def marks_partitions(topic: str) -> str:
+    """Returns the IAM policy pattern for the partitions of the marks of a topic's deliveries."""
+    return f"{_TOPIC}{topic}{_MARKS}*"
 
 
 def sent_key(key: DeliveryKey) -> Key:

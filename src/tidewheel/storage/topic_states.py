@@ -10,6 +10,7 @@ from tidewheel.errors import CorruptMetadata, UnknownTopic, UnsupportedLayout
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import ALL_SEALED, Purge, TopicState
 from tidewheel.storage import items, table_keys
+from tidewheel.storage.deliveries import Deliveries
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import LAYOUT_READ, Delete, Item, Put, Value, as_seen, item_of
 
@@ -253,7 +254,10 @@ class Deletions(StoredItems):
         """
         found = list(islice(self._keys_of(topic), MAX_DELETED_ITEMS))
         for key in found:
-            self._table.delete(key, action="delete_items", topic=topic)
+            if key[1].startswith(table_keys.DELIVERIES) and key[0] == table_keys.topic_partition(topic):
+                Deliveries(self._table).delete([table_keys.parse_delivery_key(key)])
+            else:
+                self._table.delete(key, action="delete_items", topic=topic)
         return not found
 
     def forget(self, state: TopicState, ttl_s: int) -> bool:

@@ -251,22 +251,20 @@ class _Conditional:
     """A write of a transaction with a condition only.
 
     Attributes:
-        condition: an expression; by default that the item exists.
+        condition: an expression; by default that the item exists. None: a deletion whether it exists or not.
         values: values of the condition's `:names`.
     """
 
     key: Key
-    condition: str = f"attribute_exists({PARTITION_KEY})"
+    condition: str | None = f"attribute_exists({PARTITION_KEY})"
     values: Mapping[str, Value] = field(default_factory=dict)
 
     def request(self, table: str) -> Item:
         """Returns the parameters of a transaction's ConditionCheck or Delete."""
-        return {
-            "TableName": table,
-            "Key": key_item(self.key),
-            "ConditionExpression": self.condition,
-            **expression(self.condition, self.values),
-        }
+        request: Item = {"TableName": table, "Key": key_item(self.key)}
+        if self.condition is None:
+            return request
+        return request | {"ConditionExpression": self.condition, **expression(self.condition, self.values)}
 
 
 class Check(_Conditional):

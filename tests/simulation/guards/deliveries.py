@@ -9,9 +9,9 @@ from unittest.mock import ANY
 from tests.simulation.conditions import unallowed, unwritten
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import delivery_worlds as worlds
-from tests.simulation.removal import always, instead, keyword, never
+from tests.simulation.removal import always, instead, keyword, never, together
 from tidewheel.flows.administration import replay as replaying
-from tidewheel.flows.delivery import deliver, due_rows, planning
+from tidewheel.flows.delivery import due_rows, planning
 from tidewheel.flows.maintenance import due_checks
 from tidewheel.flows.maintenance import sweep as sweeping
 
@@ -22,7 +22,22 @@ def _nine_slots_later(next_occupied: Any, ports: Any, buckets: Any, slot: int) -
 
 GUARDS = (
     Guard(
-        "a delivery goes when all of its parts are done", deliver.deliver_part, always("after.complete"), worlds.TWICE
+        "a delivery goes when all of its parts are done",
+        in_storage("deliveries.ended"),
+        together(never(before="return None"), always("whole.complete")),
+        worlds.TWICE,
+    ),
+    Guard(
+        "a delivery goes when the marks of all its items are full",
+        in_storage("deliveries.ended"),
+        always("whole.complete"),
+        worlds.MARKED,
+    ),
+    Guard(
+        "a hand-out puts all marks of a delivery, and its end deletes them",
+        in_storage("deliveries._puts"),
+        instead("marks.divided", lambda _, delivery: [delivery]),
+        worlds.MARKED,
     ),
     Guard(
         "a part whose lease has ended is another worker's",

@@ -89,7 +89,7 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
     now_ms = ports.clock.now_ms()
     delivery = ports.deliveries.lease_part(key, part, now_ms, now_ms - LEASE_MS)
     if delivery is None:
-        current = ports.deliveries.read(key)
+        current = ports.deliveries.read_marks(key, part)
         if current is None or part in current.done:
             return None
         raise PartLeased(key, part)
@@ -112,8 +112,9 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         return sent.done
     done_ms, tally = unchecked_ms(ports.clock), sent.done.tally
     after = persistently(lambda: ports.deliveries.part_done(key, part, delivery.edition, tally, done_ms))
-    if after is not None and after.complete:
-        ports.deliveries.finish(after, state.settings.record_ttl_s(done_ms))
+    ended = None if after is None else ports.deliveries.ended(after, part)
+    if ended is not None:
+        ports.deliveries.finish(ended, state.settings.record_ttl_s(done_ms))
     return sent.done
 
 

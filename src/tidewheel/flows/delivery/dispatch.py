@@ -32,6 +32,7 @@ from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_o
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
+from tidewheel.model.marks import hand_outs_together
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
@@ -46,8 +47,8 @@ _FEW_STEPS = 2
 """Plans that a dispatch hands out to each of several subscriptions. One that lags further is left to a task."""
 _MOST_STEPS = 1000
 """Plans that one call hands out to a subscription at most. A long-paused subscription may have many to receive."""
-# TransactWriteItems takes 100 items: the topic state, the plan, and two a subscription.
 _ONE_STEP_SUBSCRIPTIONS = 49
+"""Subscriptions that get a plan with its commit. Fewer, if their deliveries have many items."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,9 +140,9 @@ class _Step:
         self.state = state
         self.buckets = DueBuckets(ports, state)
         takers = [each for each in ports.subscriptions.all(state.topic) if each.takes_plans]
-        self.up_to_date = _up_to_date(state, takers)
-        self.left_out = self.unfinished = sum(each.cursor < state.sealed for each in takers) > len(self.up_to_date)
         self.plan = make_plan(ports, state, self.buckets.indexes, recurring)
+        self.up_to_date = _up_to_date(state, takers, self.plan)
+        self.left_out = self.unfinished = sum(each.cursor < state.sealed for each in takers) > len(self.up_to_date)
         self.now_ms = ports.clock.now_ms()
         occupied, again = self.buckets.next_slot(), bool(done.missed)
         self.next_work = next_work_of(state, occupied, recurring, self.now_ms, plans=self.plan is not None, again=again)
@@ -178,9 +179,11 @@ class _Step:
         )
 
 
-def _up_to_date(state: TopicState, takers: Sequence[SubscriptionState]) -> list[SubscriptionState]:
+def _up_to_date(state: TopicState, takers: Sequence[SubscriptionState], plan: Plan | None) -> list[SubscriptionState]:
     """Returns the subscriptions that get [planned, sealed) with its plan, as many as a transaction takes."""
-    most = _ONE_STEP_SUBSCRIPTIONS if state.planned < state.sealed else 0
+    if state.planned == state.sealed:
+        return []
+    most = min(_ONE_STEP_SUBSCRIPTIONS, hand_outs_together(0 if plan is None else plan.part_count))
     return [each for each in takers if each.cursor == state.planned][:most]
 
 

@@ -19,7 +19,7 @@ from tidewheel.ledger.bucket import Tail, due_rows_of, due_segments
 from tidewheel.ledger.reader import segments_of
 from tidewheel.ledger.segment_table import touching
 from tidewheel.model.object_names import PLANS, parse_occurrences_name, topic_prefix
-from tidewheel.model.plan import Plan, PlannedSegment, Segment, Unindexed
+from tidewheel.model.plan import Plan, PlannedSegment, Segment, Unindexed, part_rows_of
 from tidewheel.model.tombstone import KEPT_S
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.objects import Objects
@@ -49,11 +49,12 @@ def _again(ports: Ports, state: TopicState, forgotten: Plan) -> Plan:
         ports, list(ports.buckets.in_order(topic, end_slot=end_slot)), first_slot, end_slot, state.slot_ms
     )
     others = [*_merged_away(ports, topic, first_slot, end_slot), *_occurrences(ports, topic, first_slot)]
+    segments = due_segments(indexes.buckets, first_slot, end_slot, state.slot_ms)
     return replace(
         forgotten,
-        segments=due_segments(indexes.buckets, first_slot, end_slot, state.slot_ms),
+        segments=segments,
         cancelled=ports.tombstones.ids(topic, first_slot, end_slot),
-        part_rows=state.settings.part_rows,
+        part_rows=part_rows_of(sum(each.due_rows for each in segments), state.settings.part_rows),
         unindexed=(*map(unindexed, indexes.unreadable), *others),
     )
 

@@ -12,7 +12,7 @@ from tidewheel.flows.delivery.occurrences import store_occurrences
 from tidewheel.flows.delivery.recur import next_occupied_by
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket, due_segments, waiting_rows
-from tidewheel.model.plan import Plan
+from tidewheel.model.plan import Plan, part_rows_of
 from tidewheel.model.recurring import Recurring
 from tidewheel.model.topic_state import NextWork, TopicState
 
@@ -77,7 +77,7 @@ def make_plan(ports: Ports, state: TopicState, indexes: Indexes, recurring: Sequ
         end_slot=state.sealed,
         segments=segments,
         cancelled=ports.tombstones.ids(state.topic, state.planned, state.sealed),
-        part_rows=state.settings.part_rows,
+        part_rows=part_rows_of(sum(each.due_rows for each in segments), state.settings.part_rows),
         occurrences=None if occurrences is None else occurrences.object_name,
         unindexed=without_index,
     )
