@@ -21,6 +21,7 @@ from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.flows.maintenance.daily import PORTION_MS
 from tidewheel.flows.maintenance.sweep import SHARES_S
 from tidewheel.local import MemoryTidewheel
+from tidewheel.model import marks
 from tidewheel.model.settings import TopicSettings
 
 READ_ON = "2026-11-22"
@@ -33,11 +34,6 @@ VISIT_MS = 40.0
 HEAL_MS = 9.0
 """What a sweep takes to start a dispatch. Half of its share reads topic states. Then eight threads invoke, each in 36 ms
 at the CPU of 512 MiB."""
-PART_NUMBER_BYTES = 3
-"""A part's number in a delivery's set `done`: a byte for two digits, and one.
-https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html"""
-DELIVERY_BYTES = 400
-"""The rest of a delivery's item."""
 
 
 LIMITS: Mapping[str, float] = {
@@ -53,7 +49,6 @@ LIMITS: Mapping[str, float] = {
     "writes of one topic's partition": 1_000,
     "reads of one topic's partition": 3_000,
     "commits to one topic state": 1_000 / LATENCY_MS["dynamodb.TransactWriteItems"],  # one after another
-    "one delivery's item": 1_000,  # write units a second, for a slot's length
     "the index of checks": 16_000,  # sixteen partitions
     "objects written": 3_500,  # a second
     "objects read": 5_500,
@@ -86,7 +81,8 @@ def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str
     busy = {name: _at_one_time(name, calls[name], messages[name], by_function[name]) for name in FUNCTIONS}
     slots = DAY_S / its.slot_s
     woken = counted["dispatch", "call"]
-    parts = counted["deliver", "call"] / max(1.0, counted["deliver", "complete"])
+    parts = counted["deliver", "call"]
+    beside = max(0.0, parts - marks.TOGETHER * counted["deliver", "complete"])  # their marks have other partitions
     return {
         "functions at one time": sum(busy.values()),
         "deliver at one time": busy["deliver"],
@@ -97,10 +93,9 @@ def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str
         "table reads": units["dynamodb.read"] / DAY_S,
         "a new table's writes": units["dynamodb.write"] / DAY_S,
         "a new table's reads": units["dynamodb.read"] / DAY_S,
-        "writes of one topic's partition": units["dynamodb.write"] / DAY_S / workload.topics,
+        "writes of one topic's partition": (units["dynamodb.write"] - 2 * beside) / DAY_S / workload.topics,
         "reads of one topic's partition": units["dynamodb.read"] / DAY_S / workload.topics,
         "commits to one topic state": (counted["ingest", "ledger"] + woken) / workload.topics / DAY_S,
-        "one delivery's item": _delivery_writes(math.ceil(parts)) / its.slot_s,
         # An item that moves in the index is taken out and put in; a delivery comes and goes.
         "the index of checks": 2 * (woken * (1 + workload.subscriptions) + asked["scheduler.CreateSchedule"]) / DAY_S,
         "objects written": asked["s3.PutObject"] / DAY_S,
@@ -113,13 +108,6 @@ def loads(workload: Workload, settings: TopicSettings | None = None) -> dict[str
 def _at_one_time(function: str, calls: float, messages: float, requests: Mapping[str, float]) -> float:
     memory_gib = FUNCTIONS[function]["memory_mib"] / 1024
     return gb_seconds(function, calls, messages, requests) / memory_gib / DAY_S
-
-
-def _delivery_writes(parts: int) -> int:
-    """Returns the write units of a slot's delivery. Each part leases and ends, and pays for all parts that ended
-    before.
-    """
-    return 2 * max(1, parts) * math.ceil((DELIVERY_BYTES + PART_NUMBER_BYTES * parts / 2) / 1024)
 
 
 def shares(workload: Workload, settings: TopicSettings | None = None) -> list[tuple[str, float]]:

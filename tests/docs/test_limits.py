@@ -38,6 +38,7 @@ NOT_LIMITS = {
     "tidewheel.aws.scheduler_wheel.MAX_EVENT_AGE_S": "how the scheduler repeats; the sweep does the rest",
     "tidewheel.aws.scheduler_wheel.MAX_RETRIES": "how the scheduler repeats; the sweep does the rest",
     "tidewheel.flows.delivery.ingest_batch.MAX_HELD_BYTES": "how much ingest unpacks at a time",
+    "tidewheel.model.marks.MOST_ITEMS": "more parts share the items of a delivery",
     "tidewheel.model.plan.MAX_PART_SEGMENTS": "how a delivery is cut into parts",
     "tidewheel.model.plan.MAX_PART_ROWS": "how a delivery is cut into parts",
     "tidewheel.model.plan.MAX_PART_RAW_BYTES": "how a delivery is cut into parts",

@@ -23,7 +23,7 @@ from tests.simulation.actors import EXPECTED, Actor, Fault, Violation
 from tests.simulation.interleaving import Died
 from tests.simulation.small_world import SmallWorld
 from tests.stored_ports import TABLE_CALLS, TABLE_PORTS
-from tidewheel.model import settings
+from tidewheel.model import marks, settings
 
 _MOST_STEPS = 2000
 
@@ -288,5 +288,6 @@ def _same_chance() -> Iterator[None]:
         patch.object(os, "urandom", random.randbytes),
         patch.object(secrets, "token_hex", lambda length=16: random.randbytes(length).hex()),
         patch.object(settings, "DAY_MS", settings.DAY_MS),  # a world may have shorter days
+        patch.object(marks, "TOGETHER", marks.TOGETHER),  # and marks in more items
     ):
         yield

@@ -32,6 +32,7 @@ UNHELD = {
     ("checks.Checks.claim_daily", "ORPHANS", "next_at_ms"): "a guard holds it: this process remembers claims, too",
     ("checks.Checks.claim_daily", "OTHER", "next_at_ms"): "as above",
     ("checks.Checks.put_off_daily", "ORPHANS", "next_at_ms"): "nobody deletes the item of a claimed work",
+    ("deliveries.Deliveries.delete", "DELIVERY", "parts"): "a read comes first; `finish` holds it",
     ("plans.Plans.again", "STATE", "layout"): "the plan of a newer layout is refused before",
     (
         "tombstones.Claims.show",

@@ -10,7 +10,6 @@ from benchmarks.bench_capacity import LIMITS, RATES, TOPICS, loads, regime, shar
 from tests.local.client_requests import ALL_FLOWS
 from tidewheel.cdk.environment import MIN_WARM_READ_UNITS, MIN_WARM_WRITE_UNITS
 from tidewheel.cost.workload import DAY_S, Spread, Workload
-from tidewheel.model.settings import TopicSettings
 from tidewheel.storage.tombstones import MAX_CANCELS
 
 
@@ -27,10 +26,10 @@ def test_no_load_becomes_less_when_more_messages_come(topics: int) -> None:
         before = after
 
 
-def test_a_topic_alone_is_limited_by_its_deliveries_at_33_000_a_second_and_large_parts_make_it_160_000() -> None:
-    assert shares(regime(33_000, 1))[0] == ("one delivery's item", pytest.approx(0.99, abs=0.01))
-    large = TopicSettings(part_rows=5000)
-    assert dict(shares(regime(160_000, 1), large))["one delivery's item"] == pytest.approx(0.94, abs=0.05)
+def test_a_topic_alone_is_limited_by_its_commits_at_280_000_a_second() -> None:
+    first, second, *_ = shares(regime(280_000, 1))
+    assert first == ("commits to one topic state", pytest.approx(0.97, abs=0.02))
+    assert second == ("deliver at one time", pytest.approx(0.93, abs=0.02))
 
 
 def test_the_scheduler_starts_300_000_topics_in_a_slot() -> None:

@@ -15,8 +15,8 @@ from tidewheel.errors import InvalidValue
 if TYPE_CHECKING:
     from tidewheel.cost.bill import Bill
 
-_MOST_A_TOPIC = 33_000
-"""Messages a second that a topic delivers with the default `part_rows` (`docs/capacity.md`)."""
+_MOST_A_TOPIC = 280_000
+"""Messages a second that a topic takes (`docs/capacity.md`)."""
 
 
 def cost(
@@ -109,7 +109,7 @@ def notes(bill: Bill) -> list[str]:
     return [
         *told,
         f"Each topic would have {per_s / bill.workload.topics:,.0f} messages a second, and takes about "
-        f"{_MOST_A_TOPIC:,}: divide them among {ceil(per_s / _MOST_A_TOPIC):,} topics, or raise part_rows. "
+        f"{_MOST_A_TOPIC:,}: divide them among {ceil(per_s / _MOST_A_TOPIC):,} topics. "
         "See docs/capacity.md.",
     ]
 

@@ -18,7 +18,7 @@ from tidewheel.cost.requests import ASSUMED, FLOWS, added
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.model.pack import MAX_PACK_BYTES
-from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS
+from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, part_rows_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.triggers import BULK_WINDOW_S
 from tidewheel.storage.plans import MAX_INLINE_MANIFEST_BYTES
@@ -219,7 +219,7 @@ class Stream:
             measures |= {"segment": calls * segments, "sends": sends, "inline": deliveries}
             yield Runs("dispatch", measures, messages, more | chunks)
         else:
-            parts = whole(rows, self.settings.part_rows)
+            parts = whole(rows, part_rows_of(int(rows), self.settings.part_rows))
             yield Runs("dispatch", measures | {"ten_parts": deliveries * math.ceil(parts / 10)}, more=more)
             each = deliveries * parts
             sends, more = self._sent(each, messages)

@@ -83,7 +83,7 @@ class TopicSettings:
         int, Setting("Time between two collections, which delete passed ledgers and write a checkpoint.", unit="s")
     ] = 3600
     inline_rows: Annotated[int, Setting("Maximum number of sends for which dispatch delivers a plan itself.")] = 4000
-    part_rows: Annotated[int, Setting("Messages in a part of a larger delivery.")] = 1000
+    part_rows: Annotated[int, Setting("Least messages in a part of a delivery. A larger plan has up to 5,000.")] = 1000
     redrive_s: Annotated[
         int,
         Setting("Age at which the parts of an open delivery are enqueued again.", unit="s", least=2 * MAX_FUNCTION_S),

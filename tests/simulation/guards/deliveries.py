@@ -9,7 +9,7 @@ from unittest.mock import ANY
 from tests.simulation.conditions import unallowed, unwritten
 from tests.simulation.guard import Guard, in_storage
 from tests.simulation.guards import delivery_worlds as worlds
-from tests.simulation.removal import always, instead, keyword, never, together
+from tests.simulation.removal import always, instead, keyword, never
 from tidewheel.flows.administration import replay as replaying
 from tidewheel.flows.delivery import due_rows, planning
 from tidewheel.flows.maintenance import due_checks
@@ -24,20 +24,14 @@ GUARDS = (
     Guard(
         "a delivery goes when all of its parts are done",
         in_storage("deliveries.ended"),
-        together(never(before="return None"), always("whole.complete")),
-        worlds.TWICE,
-    ),
-    Guard(
-        "a delivery goes when the marks of all its items are full",
-        in_storage("deliveries.ended"),
         always("whole.complete"),
-        worlds.MARKED,
+        worlds.TWICE,
     ),
     Guard(
         "a hand-out puts all marks of a delivery, and its end deletes them",
         in_storage("deliveries._puts"),
         instead("marks.divided", lambda _, delivery: [delivery]),
-        worlds.MARKED,
+        worlds.TWICE,
     ),
     Guard(
         "a part whose lease has ended is another worker's",

@@ -14,6 +14,7 @@ from tidewheel.flows.administration.pause import delete_subscription
 from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.delivery.work import do_task
 from tidewheel.flows.maintenance.collect import collect
+from tidewheel.model import marks
 
 _LEASE_MS = 3 * MINUTE
 """Longer than a lease."""
@@ -35,7 +36,8 @@ def _working(job: Any) -> Callable[[Any], object]:
 
 # ---- worlds: parts
 def _part_twice() -> SmallWorld:
-    """SQS delivers a part twice at one time, and another part once."""
+    """SQS delivers a part twice at one time, and another part once. The parts' marks are in two items."""
+    marks.TOGETHER = 1
     world, (first, second) = _handed_out(part_rows=1)
     world.act("deliver", _working(first), again=True)
     world.act("deliver again", _working(first), again=True)
