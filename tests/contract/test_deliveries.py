@@ -132,15 +132,14 @@ def test_a_replay_of_many_parts_is_opened_whole_or_not_at_all(store: Store) -> N
     assert store.deliveries.read_marks(other.key, 599) is None
 
 
-def test_notes_and_done_parts_of_several_items_are_written_together(store: Store) -> None:
-    delivery = store.delivered(parts=600)
-    others = set(range(600)) - {1, 599}
-    stale = replace(delivery, edition=1)
-    assert not store.deliveries.note_unread(stale, {1: UNREAD, 599: UNREAD}, "gone", 900, others)
+def test_the_notes_of_all_items_are_those_of_the_delivery(store: Store) -> None:
+    delivery = store.delivered(parts=600, done=frozenset(range(600)) - {1, 599})
+    assert not store.deliveries.note_unread(replace(delivery, edition=1), {599: UNREAD}, "gone", 900)
     assert store.deliveries.read(delivery.key) == delivery
-    assert store.deliveries.note_unread(delivery, {1: UNREAD, 599: UNREAD}, "gone", 900, others, Tally(sent=5))
+    for now_ms, part in ((900, 599), (901, 1)):
+        assert store.deliveries.note_unread(delivery, {part: UNREAD}, "gone", now_ms, (), Tally(sent=5))
     [after] = store.deliveries.all("orders")
-    assert after.stuck and after.unread == ((1, UNREAD), (599, UNREAD)) and after.tally == Tally(sent=5)
+    assert after.stuck and after.unread == ((1, UNREAD), (599, UNREAD)) and after.tally == Tally(sent=10)
     assert (after.reason, after.unread_ms) == ("gone", 900)
 
 

@@ -198,9 +198,9 @@ def breaks(world: World) -> None:
 
 
 def is_a_burst(world: World) -> None:
-    """A large plan with a manifest object goes through the work queue to deliver, and is replayed."""
+    """A large plan with a manifest object, and marks in several items, goes to the work queue, and is replayed."""
     topic = world.topic("burst", "mail", "audit", inline_rows=10, part_rows=50, retention_days=1)
-    with world.patched(tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10):
+    with world.patched(tidewheel__storage__plans__MAX_INLINE_MANIFEST_BYTES=10, tidewheel__model__marks__TOGETHER=1):
         world.client.send_many(topic, [Message(body=f"{i}", delay=7_200 + i) for i in range(200)])
         world.stack.advance(hours=3)
         assert len(world.bodies(topic)) == len(world.bodies(topic, "audit")) == 200

@@ -153,16 +153,6 @@ def test_a_value_out_of_range_is_named_with_what_to_give(field: str, value: floa
 
 
 @pytest.mark.parametrize(
-    ("per_day", "topics", "said"),
-    [(1e6, 1, []), (33_000 * 86_400, 1, []), (1e10, 4, []), (1e10, 1, ["4 topics"]), (1e10, 3, ["4 topics"])],
-)
-def test_more_messages_than_a_topic_takes_are_told(per_day: float, topics: int, said: list[str]) -> None:
-    found = bill(Workload(per_day=per_day, topics=topics), ENVIRONMENTS["development"])
-    told = [note for note in notes(found) if "Glue" not in note]
-    assert len(told) == len(said) and all(part in note for part, note in zip(said, told, strict=True))
-
-
-@pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--delay-mean", "7y"], "delay_mean='7y'"),

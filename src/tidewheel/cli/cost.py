@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import ceil
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,9 +13,6 @@ from tidewheel.errors import InvalidValue
 
 if TYPE_CHECKING:
     from tidewheel.cost.bill import Bill
-
-_MOST_A_TOPIC = 280_000
-"""Messages a second that a topic takes (`docs/capacity.md`)."""
 
 
 def cost(
@@ -96,22 +92,13 @@ def cost(
 
 
 def notes(bill: Bill) -> list[str]:
-    """Returns the range of Glue's cost, and a warning if a topic gets more messages than it can deliver."""
-    from tidewheel.cost.workload import DAY_S
+    """Returns the range of Glue's cost, if the stack has Spark jobs."""
     from tidewheel.model.prices import ASSUMED_GLUE_RUN_DPU_HOURS, DEAR_GLUE_RUN_DPU_HOURS
 
-    told, per_s = list[str](), bill.workload.per_day / DAY_S
-    if "Glue" in bill.messages:
-        most = bill.total + bill.messages["Glue"] * (DEAR_GLUE_RUN_DPU_HOURS / ASSUMED_GLUE_RUN_DPU_HOURS - 1)
-        told.append(f"Glue's runs are assumed to be short. With ten workers for eight minutes, all is ${most:,.2f}.")
-    if per_s / bill.workload.topics <= _MOST_A_TOPIC:
-        return told
-    return [
-        *told,
-        f"Each topic would have {per_s / bill.workload.topics:,.0f} messages a second, and takes about "
-        f"{_MOST_A_TOPIC:,}: divide them among {ceil(per_s / _MOST_A_TOPIC):,} topics. "
-        "See docs/capacity.md.",
-    ]
+    if "Glue" not in bill.messages:
+        return []
+    most = bill.total + bill.messages["Glue"] * (DEAR_GLUE_RUN_DPU_HOURS / ASSUMED_GLUE_RUN_DPU_HOURS - 1)
+    return [f"Glue's runs are assumed to be short. With ten workers for eight minutes, all is ${most:,.2f}."]
 
 
 def _money(dollars: float | None) -> str:

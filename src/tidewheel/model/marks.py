@@ -67,6 +67,8 @@ def divided(delivery: Delivery) -> Iterator[Delivery]:
 def merged(items: Sequence[Delivery]) -> Delivery:
     """Returns the delivery of some items, of which the first is the delivery itself."""
     first, since = items[0], [each.unread_ms for each in items if each.unread_ms is not None]
+    if len(items) == 1:
+        return first
     return replace(
         first,
         done=first.done.union(*(each.done for each in items)),

@@ -22,9 +22,6 @@ from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
 from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, as_seen, number
 
-_READS = 5
-"""Reads of a delivery of which all items change meanwhile, with another edition of its plan."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOut:
@@ -88,14 +85,7 @@ class Deliveries(StoredItems):
         Raises:
             CorruptMetadata: one of its items is not readable, or missing.
         """
-        for _ in range(_READS):
-            first = self.read_marks(key, 0)
-            if first is None:
-                return None
-            found = self._with_marks(first)
-            if found is not None:
-                return found
-        raise CorruptMetadata(f"delivery {key} has not all its marks; restore them, or rebuild the topic's index")
+        return self._table.read(table_keys.delivery_key(key), self.whole)
 
     def read_marks(self, key: DeliveryKey, part: int) -> Delivery | None:
         """Reads the item of an open delivery with the marks of a part."""
@@ -108,17 +98,15 @@ class Deliveries(StoredItems):
             CorruptMetadata: one of its items is not readable, or missing.
         """
         first = items.decode_delivery(item)
-        return self._with_marks(first) or self.read(first.key)
-
-    def _with_marks(self, first: Delivery) -> Delivery | None:
-        """Returns a delivery with the marks of its further items. None: it changed meanwhile."""
-        found = [first]
-        for item in range(1, marks.item_count(first.parts)):
-            more = self._table.read(table_keys.marks_key(first.key, item), items.decode_delivery)
-            if more is None or (more.edition, more.parts) != (first.edition, first.parts):
-                return None
-            found.append(more)
-        return marks.merged(found) if len(found) > 1 else first
+        others = range(marks.TOGETHER, marks.TOGETHER * marks.item_count(first.parts), marks.TOGETHER)
+        read = [first, *(self.read_marks(first.key, part) for part in others)]
+        found = [each for each in read if each is not None and each.begun == first.begun]
+        if len(found) == len(read):
+            return marks.merged(found)
+        current = self._table.read(table_keys.delivery_key(first.key), items.decode_delivery)
+        if current is not None and current.begun == first.begun:
+            raise CorruptMetadata(f"delivery {first.key} lacks marks; restore them, or rebuild the topic's index")
+        return None if current is None else self.read(first.key)
 
     def all(self, topic: str, unreadable: dict[str, Exception] | None = None) -> list[Delivery]:
         """Reads all open deliveries of a topic, with the marks of all parts.
@@ -195,22 +183,22 @@ class Deliveries(StoredItems):
     ) -> bool:
         """Notes the pieces of parts that could not be read, and which parts are done. Returns False if refused.
 
-        `T{unread[part] = ..., done + ..., tally + ..., lease forgotten IF the delivery exists and edition as read}`.
+        `unread[part] = ..., done + ..., tally + ..., its lease forgotten IF the delivery exists and edition as read`.
+
+        Args:
+            unread: part -> its pieces. One item has the marks of all these parts.
         """
-        since_ms = now_ms if read.unread_ms is None else read.unread_ms
-        seen = as_seen({"edition": read.edition or None}, "attribute_exists(pk)")
-        by_item: dict[int, list[int]] = {}
-        for part in (*unread, *done):
-            by_item.setdefault(marks.item_of(part), []).append(part)
-        changes: list[Write] = []
-        for item, parts in by_item.items():
-            noted = [part for part in parts if part in unread]
-            ready = frozenset(parts).difference(noted)
-            sets: dict[str, Value | None] = {f"unread.#{part}": items.unread_text(unread[part]) for part in noted}
-            sets |= {f"leases.#{part}": None for part in noted} | {"reason": reason, "unread_ms": since_ms}
-            adds = ({} if changes else _adds(tally)) | ({"done": ready} if ready else {})
-            changes.append(Change(key=table_keys.marks_key(read.key, item), sets=sets, adds=adds, **seen))
-        return self._table.commit(changes, action="note_unread", topic=read.key.topic)
+        sets: dict[str, Value | None] = {f"unread.#{part}": items.unread_text(each) for part, each in unread.items()}
+        sets |= {f"leases.#{part}": None for part in unread}
+        sets |= {"reason": reason, "unread_ms": now_ms if read.unread_ms is None else read.unread_ms}
+        ready = frozenset(done)
+        change = Change(
+            key=_marks_key(read.key, min(unread)),
+            sets=sets,
+            adds=_adds(tally) | ({"done": ready} if ready else {}),
+            **as_seen({"edition": read.edition or None}, "attribute_exists(pk)"),
+        )
+        return self._table.change(change, action="note_unread", topic=read.key.topic)
 
     def restart(self, read: Delivery, edition: int, parts: int) -> bool:
         """Begins a delivery anew with another edition of its plan. Returns False if refused.
@@ -272,12 +260,8 @@ class Deliveries(StoredItems):
         """
         for key in keys:
             item = self._table.get(table_keys.delivery_key(key))
-            if item is None:
-                continue
-            try:
-                self._remove(key, number(item["parts"]))
-            except (KeyError, TypeError, ValueError):
-                self._remove(key, None)
+            if item is not None:
+                self._remove(key, number(item["parts"]) if "parts" in item else None)
 
     def _remove(self, key: DeliveryKey, parts: int | None) -> None:
         """Deletes a delivery of so many parts. None: nobody knows how many.

@@ -32,7 +32,7 @@ from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_o
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
-from tidewheel.model.marks import hand_outs_together
+from tidewheel.model.marks import hand_outs_together, item_count
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
@@ -284,6 +284,7 @@ def _next_plan(ports: Ports, topic: str, at_or_after: int) -> tuple[Plan | None,
 
 def _small(plan: Plan, state: TopicState, subscriptions: int) -> bool:
     few = not plan.unindexed and plan.due_rows * max(1, subscriptions) <= state.settings.inline_rows
+    few = few and item_count(plan.part_count) == 1  # so that a note is one change
     return few and len(plan.segments) <= MAX_PART_SEGMENTS and plan.raw_bytes <= 2 * MAX_PART_RAW_BYTES
 
 

@@ -15,7 +15,7 @@ from tidewheel.flows.ports import Ports
 from tidewheel.ledger.ledger import SCHEMA, decode_segment
 from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.filter_policy import FilterPolicy
-from tidewheel.model.message import HEADER_ATTRIBUTE, id_bytes
+from tidewheel.model.message import HEADER_ATTRIBUTE, MessageId, id_bytes
 from tidewheel.model.plan import Piece, Plan, PlannedSegment
 from tidewheel.model.received import TRACES
 from tidewheel.model.subscription_state import Delivery
@@ -90,12 +90,17 @@ def _due(rows: pa.Table, state: TopicState, plan: Plan) -> pa.Table:
     keep = pc.and_(
         pc.greater_equal(times, plan.first_slot * state.slot_ms), pc.less(times, plan.end_slot * state.slot_ms)
     )
-    return without_ids(rows.filter(keep), map(id_bytes, plan.cancelled))
+    return without_ids(rows.filter(keep), _cancelled(plan.cancelled))
 
 
-def without_ids(rows: pa.Table, ids: Iterable[bytes]) -> pa.Table:
+@lru_cache(maxsize=2)  # a plan that is kept has the same set
+def _cancelled(ids: frozenset[MessageId]) -> pa.Array:
+    return pa.array(map(id_bytes, ids), pa.binary())
+
+
+def without_ids(rows: pa.Table, ids: pa.Array | Iterable[bytes]) -> pa.Table:
     """Returns the rows whose ids are not among some ids of 16 bytes."""
-    left_out = pa.array(ids, pa.binary())
+    left_out = ids if isinstance(ids, pa.Array) else pa.array(ids, pa.binary())
     if not len(left_out):
         return rows
     return rows.filter(pc.invert(pc.is_in(rows.column("message_id").cast(pa.binary()), left_out)))
