@@ -84,6 +84,7 @@ EVERY = [
     "buckets.in_order",
     "deliveries.all",
     "deliveries.delete",
+    "deliveries.ended",
     "deliveries.finish",
     "deliveries.lease_part",
     "deliveries.part_done",
