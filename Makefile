@@ -112,8 +112,9 @@ deploy: install node_modules/.installed  ## deploy the stack to your AWS account
 destroy: install node_modules/.installed  ## remove the stack from your AWS account  ## ENVIRONMENT=production STACK=name ARGS="--yes"
 	@$(DEPLOY) destroy $(TARGET) $(ARGS)
 
-aws-smoke: install node_modules/.installed  ## deploy a service, try all of it, remove it  ## SMOKE="--yes --region eu-west-1"
-	$(BIN)/python -m pytest -p no:xdist -v -s tests/e2e --account $(SMOKE)
+aws-smoke: install node_modules/.installed  ## deploy a stack of its own, prove it, remove it  ## ARGS="--yes"
+	@stack=tidewheel-smoke-$$RANDOM; trap "$(DEPLOY) destroy --environment smoke --stack $$stack --yes" EXIT; \
+		$(DEPLOY) deploy --environment smoke --stack $$stack $(ARGS) && $(BIN)/tidewheel --stack $$stack prove --yes
 
 ##@ Build
 

@@ -32,8 +32,8 @@ SWEEPS_A_DAY = DAY_S / 300
 VISIT_MS = 40.0
 """What daily work takes for a topic: seven requests, one after the other, of 5 to 8 ms."""
 HEAL_MS = 9.0
-"""What a sweep takes to start a dispatch. Half of its share reads topic states. Then eight threads invoke, each in 36 ms
-at the CPU of 512 MiB."""
+"""What a sweep takes to start a dispatch. Half of its share reads topic states. Then eight threads invoke, each in
+36 ms at the CPU of 512 MiB."""
 
 
 LIMITS: Mapping[str, float] = {

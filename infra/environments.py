@@ -14,7 +14,7 @@ ENVIRONMENTS: dict[str, Environment] = {
     for environment in (
         Environment.development(),
         Environment.production(),
-        # What `make aws-smoke` deploys: it leaves nothing behind, and its alarms are looked at.
+        # What `make aws-smoke` deploys: it leaves nothing behind, and has alarms and a key.
         Environment.development(name="smoke", alarms=True, own_key=True),
     )
 }

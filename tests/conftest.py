@@ -50,7 +50,6 @@ LONG = (
     "tests/artifact/test_function",
     "tests/behaviour/test_half_well_",
     "tests/behaviour/test_steady_weeks",
-    "tests/e2e/test_main_road",
     "tests/flows/test_idle_topics",
     "tests/flows/test_retention",
     "tests/fuzz/",

@@ -28,7 +28,6 @@ FIRST = (
     "tests/packaging/test_installed.py",
     "tests/packaging/test_bundles.py",
     "tests/infra/test_enforcement.py",
-    "tests/e2e/test_main_road.py",
     "tests/local/test_request_counts.py",
     "tests/simulation/test_model.py",
     "tests/simulation/test_seeds.py",

@@ -21,9 +21,6 @@ from typer.testing import CliRunner
 from infra.deploy import _parser as deploy_parser
 from tests.docs.shell import PLACE, Command, commands
 from tests.docs.test_snippets import DOCUMENTS, ROOT
-from tests.e2e import removal
-from tests.e2e.account import DEPLOY, deploy_command
-from tests.e2e.cloud import PREFIX
 from tests.infra.test_client_permissions import damage
 from tidewheel.cli.main import FIRST, app
 from tidewheel.cli.target import Target
@@ -177,9 +174,6 @@ def test_the_tidewheel_commands_of_an_operations_document_run_in_their_order(nam
 def test_a_python_module_that_is_run_exists(command: Command) -> None:
     module = command.words[2]
     assert module in ("pip", "venv", "pytest") or importlib.util.find_spec(module) is not None
-    if module == removal.__name__:
-        words = [f"{PREFIX}x" if word in (PLACE, "STACK") else word for word in command.words[3:]]
-        removal.parser().parse_args(words)
 
 
 @pytest.mark.parametrize("command", commands("make"), ids=ids)
@@ -307,10 +301,13 @@ def test_a_cdk_command_exists_with_its_options(command: Command) -> None:
         assert re.match(r"(environment|stack|nag)=", context), context
 
 
-def test_the_smoke_test_deploys_with_options_that_exist() -> None:
-    options, of_cdk = deploy_parser().parse_known_args(deploy_command(f"{PREFIX}x", "smoke", "out")[len(DEPLOY) :])
-    assert (options.command, options.environment, options.stack, options.yes) == ("deploy", "smoke", f"{PREFIX}x", True)
-    assert {word for word in of_cdk if word.startswith("--")} <= CDK_OPTIONS["deploy"]
+def test_the_smoke_test_deploys_proves_and_destroys_with_options_that_exist() -> None:
+    recipe = re.search(r"^aws-smoke:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert recipe is not None
+    for words in re.findall(r"\$\(DEPLOY\) ([^\n\"&]*)", recipe[1]):
+        options = deploy_parser().parse_args(words.replace("$(ARGS)", "--yes").split())
+        assert (options.environment, options.stack, options.yes) == ("smoke", "$$stack", True)
+    _check_ours(["--stack", "x", "prove", "--yes"])
 
 
 # ---- the test itself

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.docs.shell import commands
-from tests.e2e.cloud import outputs
 from tests.flows.alone import local_engine
 from tidewheel.aws.service import Service
 from tidewheel.errors import InvalidValue
@@ -57,8 +56,13 @@ def received(stack: LocalTidewheel) -> Counter[str]:
     return Counter(message.body for message in stack.receive(TOPIC, READER))
 
 
+def outputs(stack: LocalTidewheel) -> dict[str, str]:
+    [found] = stack.session.client("cloudformation").describe_stacks(StackName=stack.stack_name)["Stacks"]
+    return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
+
+
 def table_of(stack: LocalTidewheel) -> str:
-    return outputs(stack.session, stack.stack_name)["TableName"]
+    return outputs(stack)["TableName"]
 
 
 def items(stack: LocalTidewheel) -> list[Item]:
@@ -136,7 +140,7 @@ def test_a_table_made_by_the_command_is_the_stacks_table_and_takes_a_rebuild() -
 
 def test_a_deleted_object_comes_back_with_its_delete_marker_gone() -> None:
     with begun() as stack:
-        s3, bucket = stack.session.client("s3"), outputs(stack.session, stack.stack_name)["S3BucketName"]
+        s3, bucket = stack.session.client("s3"), outputs(stack)["S3BucketName"]
         s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         sent = send(stack, "deleted", range(2, 30, 5))
         [key] = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix="ledgers/orders/")["Contents"]]
@@ -154,12 +158,12 @@ def test_in_another_region_all_that_waited_is_delivered() -> None:
     with begun() as stack:
         sent = send(stack, "moved", range(2, 60, 4))
         stack.advance(hours=1)
-        s3, bucket = stack.session.client("s3"), outputs(stack.session, stack.stack_name)["S3BucketName"]
+        s3, bucket = stack.session.client("s3"), outputs(stack)["S3BucketName"]
         listed = s3.list_objects_v2(Bucket=bucket, Prefix="ledgers/")["Contents"]
         replica = {each["Key"]: s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read() for each in listed}
         now = stack.now()
     with LocalTidewheel(start=now.astimezone(UTC)) as other:
-        s3, bucket = other.session.client("s3"), outputs(other.session, other.stack_name)["S3BucketName"]
+        s3, bucket = other.session.client("s3"), outputs(other)["S3BucketName"]
         for key, body in replica.items():
             s3.put_object(Bucket=bucket, Key=key, Body=body)
         rebuilt(other, settings=TopicSettings())

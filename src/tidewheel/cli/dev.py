@@ -181,7 +181,9 @@ def _answer_clients(stack: LocalTidewheel) -> DevService:
             skipped.result()
         yield f"{stack.now().isoformat()} {ADVANCED}\n"
 
-    stack.commands[ABOUT] = lambda _: json.dumps(asdict(replace(service, offset_ms=clock.offset_ms)))
+    stack.commands[ABOUT] = lambda _: json.dumps(
+        asdict(replace(service, offset_ms=clock.offset_ms, units=dict(stack.requests.units)))
+    )
     stack.commands[ADVANCE] = advance
     return service
 

@@ -31,6 +31,7 @@ from tidewheel.cli import (
     messages,
     plain,
     policies,
+    prove,
     worker,
 )
 from tidewheel.cli.advice import advised
@@ -80,6 +81,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find, history.sent, console.console),
     _OPERATE: (
         inspection.doctor,
+        prove.prove,
         history.purge,
         history.replay,
         history.redrive,

@@ -10,9 +10,9 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -54,6 +54,7 @@ class DevService:
     Attributes:
         process: its id.
         offset_ms: how far its time is ahead.
+        units: what AWS would bill so far, in the units of `tidewheel.model.prices`.
     """
 
     endpoint: str
@@ -61,6 +62,7 @@ class DevService:
     stack: str
     region: str
     offset_ms: int = 0
+    units: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     def session(self) -> boto3.Session:
         """Returns a boto3 session for the endpoint. A Tidewheel client with this session has the service's time."""
@@ -179,6 +181,7 @@ def _at(endpoint_url: str, answer_s: float = _ANSWER_S) -> DevService | None:
             stack=str(told["stack"]),
             region=str(told["region"]),
             offset_ms=int(told["offset_ms"]),
+            units=dict(told["units"]),
         )
     except (OSError, HTTPException, ValueError, TypeError, KeyError):  # no URL, no server, or another
         return None

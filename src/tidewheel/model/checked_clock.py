@@ -77,6 +77,17 @@ class CheckedClock:
             raise doubt
         return self.local.now_ms()
 
+    @property
+    def spread_ms(self) -> float:
+        """How far AWS's answers contradict each other, beyond their whole seconds and the length of the calls."""
+        return max(0.0, self._least_ms - self._most_ms)
+
+    @property
+    def error_ms(self) -> float:
+        """How far the local clock is ahead by the answers so far. 0 while they do not tell, or tell nonsense."""
+        error_ms = (self._least_ms + self._most_ms) / 2
+        return error_ms if abs(error_ms) < MAX_ERROR_MS else 0.0
+
     def doubt(self) -> ClockDoubted | None:
         """Returns the error raised by `now_ms` after the answers so far, if any."""
         with self._lock:
