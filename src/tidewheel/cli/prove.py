@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tidewheel.cli.administration import Yes, confirm
+from tidewheel.cli.administration import AsJson, Yes, confirm
+from tidewheel.cli.output import print_json
 from tidewheel.cli.target import target
 from tidewheel.client import dev_service
 
@@ -19,6 +20,7 @@ def prove(
     ctx: typer.Context,
     output: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the result.")] = _FILE,
     yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Prove a deployed stack in ten minutes, for less than $0.50, on two topics of its own.
 
@@ -35,11 +37,13 @@ def prove(
         its.stack,
         its.endpoint_url,
         where=where,
-        units=lambda: getattr(dev_service.service_for(its.endpoint_url), "units", {}),
+        units=lambda: getattr(its.dev and dev_service.service_for(its.endpoint_url), "units", {}),
         say=lambda line: typer.echo(line, err=True),
     )
     output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    for line in proof.page(result):
+    if as_json:
+        print_json(result)
+    for line in () if as_json else proof.page(result):
         typer.echo(line)
     if result["broken"]:
         raise typer.Exit(1)

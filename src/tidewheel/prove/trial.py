@@ -25,7 +25,7 @@ from tidewheel.model.wheel import fires_at_ms, schedule_name
 SETTINGS = TopicSettings(slot_s=60, lookahead_s=120)
 PACK, DIRECT_S, LEDGER_S, LOST_S = 100, (20, 80), (200, 320), 240
 """Messages of a pack. Delays of direct messages, of messages in ledgers, and of that whose schedule is deleted."""
-MOST_S = 500
+_MOST_S = 500
 """A message that has not come by then is lost."""
 _FIRST_S, _SCHEDULE_S = 60, 50
 _READER = "reader"
@@ -104,7 +104,7 @@ class Trial:
             passed_s = (self.now_ms() - self.sent_ms) / 1000 if number % 2 else 0
             self._send(self.load, [least_s + (most_s - least_s) * i / PACK - passed_s for i in range(PACK)])
             self._take_until(lambda: False, 1)
-        left_s = MOST_S - (self.now_ms() - self.began_ms) / 1000
+        left_s = _MOST_S - (self.now_ms() - self.began_ms) / 1000
         self._take_until(lambda: self._all_came() and self.healed_s is not None, left_s)
         self.ended_ms = self.now_ms()
 
