@@ -79,7 +79,7 @@ def test_bounds_break_if_messages_vanish_or_come_twice_early_or_late_and_no_sche
     monkeypatch.setattr(Tidewheel, "receive", faulty)
     monkeypatch.setattr(Tidewheel, "send_many", shifted)
     monkeypatch.setattr(Tidewheel, "delete_topic", lambda *_, **__: None)
-    monkeypatch.setattr(Trial, "_lose_schedule", lambda _: None)
+    monkeypatch.setattr(Trial, "_deletes_schedule", lambda *_: False)
     with LocalTidewheel() as stack:
         result = prove(stack, counts=2, messages=200)
     assert {"lost", "copies_share", broken, "healed_s", "units_off", "left"} == set(result["broken"])
@@ -128,7 +128,7 @@ def test_starts_and_units_come_from_lambdas_reports_and_cloudwatch() -> None:
     aws = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=paginate), get_metric_data=get_metric_data)
     settings = SimpleNamespace(table="shop-Table", schedule_group="shop")
     connection: Any = SimpleNamespace(stack="shop", client=lambda _: aws, settings=settings)
-    trial: Any = SimpleNamespace(messages=2000, created_ms=0, began_ms=60_000, sent_ms=61_000, ended_ms=400_000)
+    trial: Any = SimpleNamespace(messages=2000, created_ms=0, began_ms=60_000, ended_ms=400_000)
     found = starts(connection, trial)
     ingest = {name: found["ingest"][name] for name in ("cold", "cold_ms", "warm", "warm_ms")}
     assert ingest == {"cold": 1, "cold_ms": 1400.25, "warm": 2, "warm_ms": 41.5}

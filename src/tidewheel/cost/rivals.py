@@ -10,14 +10,8 @@ from dataclasses import dataclass
 
 from tidewheel.cost.stream import CHUNK_BYTES
 from tidewheel.cost.workload import Workload
-from tidewheel.model.prices import (
-    DAYS_A_MONTH,
-    DOLLARS_PER_GB_SECOND,
-    FREE_GB_SECONDS,
-    TABLE_GB_MONTH,
-    dollars,
-    free_dollars,
-)
+from tidewheel.model import prices
+from tidewheel.model.prices import DAYS_A_MONTH, DOLLARS_PER_GB_SECOND, FREE_GB_SECONDS, dollars, free_dollars
 
 ITEM_BYTES = 100
 """Bytes of an item beside the body: keys, id, state."""
@@ -57,7 +51,7 @@ def rivals(workload: Workload) -> tuple[Rival, ...]:
     tens = 4 * max(0.1, workload.size_bytes / CHUNK_BYTES)
     item = dollars("dynamodb.write", writes) + dollars("dynamodb.read", reads) + dollars("sqs.request", tens)
     function = FUNCTION_GB_S * DOLLARS_PER_GB_SECOND
-    stored = workload.waiting * workload.subscriptions * item_bytes / 1e9 * TABLE_GB_MONTH
+    stored = workload.waiting * workload.subscriptions * item_bytes / 1e9 * prices.TABLE_GB_MONTH
     invoked = f"1 invocation ($1.00 a million), {chunks} SQS request ($0.40 a million)"
     moved = f"2 transitions ($25 a million), {chunks} SQS request"
     kept = f"{writes} write units, {reads} read unit, {tens:.1f} SQS requests, 2 ms, {item_bytes} B stored"

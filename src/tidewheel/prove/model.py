@@ -22,17 +22,17 @@ _REPORT = re.compile(r"Duration: ([\d.]+) ms\s+Billed(?:.*Init Duration: ([\d.]+
 
 
 def runs(trial: Trial) -> list[Runs]:
-    """Returns the runs of the flows for all messages of a trial but the first."""
+    """Returns the runs of the flows in the second part of a trial, with the dispatch of the lost schedule."""
     packs, ledgers = trial.messages // PACK, trial.messages // PACK // 2
-    first, last = (int((trial.sent_ms / 1000 + at_s) // SETTINGS.slot_s) for at_s in LEDGER_S)
+    first, last = (int((trial.began_ms / 1000 + at_s) // SETTINGS.slot_s) for at_s in LEDGER_S)
     slots, rows, direct = last - first + 1, ledgers * PACK, packs - ledgers
-    ingest = {"ledger": ledgers + 1, "lowered": 2, "direct": direct, "sends": direct * PACK // 10}
+    ingest = {"ledger": ledgers, "lowered": 1, "direct": direct, "sends": direct * PACK // 10}
     dispatch = {"call": slots + 1, "subscription": slots + 1, "armed": slots - 1, "ten_parts": slots}
     deliver = {"call": slots, "segment": slots * ledgers, "sends": slots * ceil(rows / slots / 10), "complete": slots}
     return [
-        Runs("send", {"call": packs + 1}),
-        Runs("ingest", dict.fromkeys(("call", "ten_packs", "topic"), packs + 1) | ingest, trial.messages + 1),
-        Runs("dispatch", dispatch | dict.fromkeys(("inline", "segment", "sends"), 1), 1),  # of the lost schedule
+        Runs("send", {"call": packs}),
+        Runs("ingest", dict.fromkeys(("call", "ten_packs", "topic"), packs) | ingest, trial.messages),
+        Runs("dispatch", dispatch | dict.fromkeys(("inline", "segment", "sends"), 1), 1),
         Runs("deliver", deliver, rows),
         Runs("record", {"call": slots + 1}),
         Runs("collect", dict.fromkeys(("call", "again", "checkpoint"), 2)),
@@ -67,14 +67,10 @@ def starts(connection: Connection, trial: Trial) -> dict[str, dict[str, float]]:
         flows = [each for each in runs(trial) if FLOWS[each.flow].function == function]
         calls, requests = sum(each.calls for each in flows), added((each.requests(), 1) for each in flows)
         all_ms = warm_ms(function, calls, sum(each.messages for each in flows), requests)
-        found[function] = {
-            "cold": len(cold),
-            "cold_ms": median(cold or [0]),
-            "cold_ms_by_model": round(FUNCTIONS[function]["start_ms"] * slowness(function)),
-            "warm": len(warm),
-            "warm_ms": median(warm or [0]),
-            "warm_ms_by_model": round(all_ms / max(1, calls)),
-        }
+        start_ms = round(FUNCTIONS[function]["start_ms"] * slowness(function))
+        found[function] = {"cold": len(cold), "cold_ms": median(cold or [0]), "cold_ms_by_model": start_ms}
+        warm_model_ms = round(all_ms / max(1, calls))
+        found[function] |= {"warm": len(warm), "warm_ms": median(warm or [0]), "warm_ms_by_model": warm_model_ms}
     return found
 
 
@@ -82,18 +78,19 @@ def units_by_cloudwatch(connection: Connection, trial: Trial) -> dict[str, float
     """Returns the units that CloudWatch counted of the stack during a trial. What has no values is left out."""
     settings = connection.settings
     table, group = f'TableName="{settings.table}"', f'ScheduleGroup="{settings.schedule_group}"'
-    functions = " OR ".join(f'"{connection.stack}-{name}"' for name in FUNCTIONS)
+    functions = " OR ".join(f'FunctionName="{connection.stack}-{name}"' for name in FUNCTIONS)
     searches = {
         "dynamodb.read": f'Namespace="AWS/DynamoDB" MetricName="ConsumedReadCapacityUnits" {table}',
         "dynamodb.write": f'Namespace="AWS/DynamoDB" MetricName="ConsumedWriteCapacityUnits" {table}',
         "scheduler.invocation": f'Namespace="AWS/Scheduler" MetricName="InvocationAttemptCount" {group}',
-        "lambda.invocation": f'{{AWS/Lambda,FunctionName}} MetricName="Invocations" FunctionName=({functions})',
+        "lambda.invocation": f'{{AWS/Lambda,FunctionName}} MetricName="Invocations" ({functions})',
     }
     queries: Any = [
         {"Id": unit.replace(".", "_"), "Expression": f"SUM(SEARCH('{each}', 'Sum', 60))"}
         for unit, each in searches.items()
     ]
-    times = {"StartTime": utc(trial.began_ms), "EndTime": utc(trial.ended_ms + 60_000)}
-    answer = connection.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **times)
+    answer = connection.client("cloudwatch").get_metric_data(
+        MetricDataQueries=queries, StartTime=utc(trial.began_ms), EndTime=utc(trial.ended_ms)
+    )
     sums = {each["Id"].replace("_", "."): sum(each["Values"]) for each in answer["MetricDataResults"]}
     return {unit: count for unit, count in sums.items() if count}

@@ -47,7 +47,7 @@ class Trial:
         late_ms: lateness of each message to the topic "load", of its first copy.
         first_s: from the first send until the message came. None: it did not.
         healed_s: from the lost schedule's time until the sweep had the message planned. None: it did not.
-        created_ms, began_ms, sent_ms, ended_ms: when `first` and `rest` began, the packs were sent, and `rest` ended.
+        created_ms, began_ms, ended_ms: when `first` and `rest` began, and `rest` ended.
     """
 
     tw: Tidewheel
@@ -64,7 +64,6 @@ class Trial:
     healed_s: float | None = None
     created_ms: int = 0
     began_ms: int = 0
-    sent_ms: int = 0
     ended_ms: int = 0
     _lost_slot: int = 0
 
@@ -78,7 +77,7 @@ class Trial:
         return round(self.clock.local.now_ms() - self.clock.error_ms)
 
     def first(self) -> None:
-        """Makes the topics, and waits for a first message."""
+        """Makes the topics, waits for a first message, and deletes the schedule of another."""
         self.created_ms = self.now_ms()
         for topic in (self.load, self.lost):
             self.tw.create_topic(topic, slot_s=SETTINGS.slot_s, lookahead_s=SETTINGS.lookahead_s, inline_rows=PACK)
@@ -88,20 +87,23 @@ class Trial:
         self._send(self.load, [1])
         if self._take_until(self._all_came, _FIRST_S):
             self.first_s = (self.now_ms() - sent_ms) / 1000
+        self.say("deleting a schedule")
+        due_ms = self.now_ms() + LOST_S * 1000
+        self._send(self.lost, [LOST_S])
+        if self._take_until(lambda: self._deletes_schedule(due_ms // SETTINGS.slot_ms), _SCHEDULE_S):
+            self._lost_slot = due_ms // SETTINGS.slot_ms
 
     def rest(self) -> None:
         """Sends all other messages, and receives them.
 
         A pack is sent each second, so that each is a call of ingest. All packs for ledgers have the same due times.
         """
-        self.say("sending, deleting a schedule, and waiting for the sweep: up to eight minutes")
+        self.say("sending, and waiting for all messages and the sweep: up to eight minutes")
         self.began_ms = self.now_ms()
         self.late_ms.clear()
-        self._lose_schedule()
-        self.sent_ms = self.now_ms()
         for number in range(self.messages // PACK):
             least_s, most_s = LEDGER_S if number % 2 else DIRECT_S
-            passed_s = (self.now_ms() - self.sent_ms) / 1000 if number % 2 else 0
+            passed_s = (self.now_ms() - self.began_ms) / 1000 if number % 2 else 0
             self._send(self.load, [least_s + (most_s - least_s) * i / PACK - passed_s for i in range(PACK)])
             self._take_until(lambda: False, 1)
         left_s = _MOST_S - (self.now_ms() - self.began_ms) / 1000
@@ -115,22 +117,15 @@ class Trial:
     def _all_came(self) -> bool:
         return self.due_ms.keys() == self.came.keys()
 
-    def _lose_schedule(self) -> None:
-        """Sends a message, and deletes the schedule of its slot when ingest has created it."""
-        due_ms = self.now_ms() + LOST_S * 1000
-        self._send(self.lost, [LOST_S])
-        connection, slot = self.tw.core.connection, due_ms // SETTINGS.slot_ms
-        scheduler, name = connection.client("scheduler"), schedule_name(self.lost, slot)
-
-        def deleted() -> bool:
-            try:
-                scheduler.delete_schedule(GroupName=connection.settings.schedule_group, Name=name)
-            except scheduler.exceptions.ResourceNotFoundException:
-                return False
-            return True
-
-        if self._take_until(deleted, _SCHEDULE_S):
-            self._lost_slot = slot
+    def _deletes_schedule(self, slot: int) -> bool:
+        """Deletes the schedule of a slot of the topic "lost". Returns False if ingest has not created it yet."""
+        connection = self.tw.core.connection
+        scheduler, group = connection.client("scheduler"), connection.settings.schedule_group
+        try:
+            scheduler.delete_schedule(GroupName=group, Name=schedule_name(self.lost, slot))
+        except scheduler.exceptions.ResourceNotFoundException:
+            return False
+        return True
 
     def _take_until(self, true: Callable[[], bool], seconds: float) -> bool:
         """Receives until a condition is true. Returns whether it became true in time."""
