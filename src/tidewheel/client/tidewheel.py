@@ -857,13 +857,7 @@ class Tidewheel:
         first_ms, end_ms = _range_ms(start, end)
         connection, enqueue = self.core.connection, self.core.connection.queues.enqueue_parts
         return replay(
-            connection.storage,
-            self.core.clock,
-            topic,
-            subscription,
-            first_ms=first_ms,
-            end_ms=end_ms,
-            enqueue=enqueue,
+            connection.storage, self.core.clock, topic, subscription, first_ms=first_ms, end_ms=end_ms, enqueue=enqueue
         )
 
     def redrive(

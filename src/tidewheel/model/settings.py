@@ -118,8 +118,7 @@ class TopicSettings:
         ),
     ] = 0
     live_view: Annotated[
-        int,
-        Setting("1: the sweep writes the topic's live view, for queries. 0: the topic has none.", least=0, most=1),
+        int, Setting("1: the sweep writes the topic's live view, for queries. 0: the topic has none.", least=0, most=1)
     ] = 0
     delay_levels: Annotated[
         tuple[int, ...] | None, Setting("Delays of level 1, 2 and so on.", unit="s", none="RocketMQ's 18 levels")

@@ -25,12 +25,7 @@ from dataclasses import dataclass, fields, replace
 
 import boto3
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -182,10 +177,7 @@ def _job(options: Mapping[str, str]) -> Job:
     endpoint_url, region = options.get("endpoint_url"), options.get("region")
     access = local_access(endpoint_url)
     session = boto3.Session(
-        region_name=region,
-        profile_name=options.get("profile"),
-        aws_access_key_id=access,
-        aws_secret_access_key=access,
+        region_name=region, profile_name=options.get("profile"), aws_access_key_id=access, aws_secret_access_key=access
     )
     arguments = {name.replace("_", "-"): value for name, value in options.items()}
     job = make_job(arguments, session=session, clock=SystemClock(), endpoint_url=endpoint_url)

@@ -10,13 +10,7 @@ from typing import Any
 
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock, utc
-from tidewheel.errors import (
-    ConcurrentModification,
-    InvalidValue,
-    NothingToRestore,
-    TidewheelError,
-    UnknownDamaged,
-)
+from tidewheel.errors import ConcurrentModification, InvalidValue, NothingToRestore, TidewheelError, UnknownDamaged
 from tidewheel.ledger.footer import MAGIC
 from tidewheel.model import checksum
 from tidewheel.model.object_names import PLANS

@@ -30,13 +30,7 @@ class Consumer:
     """
 
     def __init__(
-        self,
-        tw: Tidewheel,
-        topic: str,
-        subscription: str,
-        *,
-        max_attempts: int = 8,
-        drop_expired: bool = True,
+        self, tw: Tidewheel, topic: str, subscription: str, *, max_attempts: int = 8, drop_expired: bool = True
     ) -> None:
         """Prepares a consumer. This does not call AWS.
 

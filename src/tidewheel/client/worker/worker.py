@@ -22,12 +22,7 @@ from tidewheel.client.worker.inbox import ConsumerCounts, Inbox
 from tidewheel.client.worker.interrupts import Interrupts
 from tidewheel.client.worker.retries import Delay
 from tidewheel.client.worker.serving import LAST_CALL_S, Station
-from tidewheel.errors import (
-    AlreadyExists,
-    InvalidValue,
-    TemporaryFailure,
-    TidewheelError,
-)
+from tidewheel.errors import AlreadyExists, InvalidValue, TemporaryFailure, TidewheelError
 from tidewheel.model.levels import Backoff
 from tidewheel.model.received import ReceivedMessage, parse_received
 

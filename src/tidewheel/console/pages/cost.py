@@ -33,10 +33,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     values["others"] = [] if found is None else rivals(found.workload)
     if console.local is not None:
         total = sum(dollars(unit, count) for unit, count in console.local.units.items())
-        values |= {
-            "spent": total,
-            "counts": sorted(console.local.requests.items()),
-        }
+        values |= {"spent": total, "counts": sorted(console.local.requests.items())}
     return "cost.html", values
 
 

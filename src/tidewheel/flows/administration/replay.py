@@ -13,13 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tidewheel.clock import Clock, utc
-from tidewheel.errors import (
-    InvalidValue,
-    ObjectMissing,
-    QueueUnavailable,
-    RetentionExpired,
-    UnknownSubscription,
-)
+from tidewheel.errors import InvalidValue, ObjectMissing, QueueUnavailable, RetentionExpired, UnknownSubscription
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.settings import DAY_MS
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, State, SubscriptionState

@@ -149,11 +149,7 @@ def _parked_named(storage: Storage, topic: str, _: Sequence[str]) -> frozenset[s
     return frozenset(park.object_name for park in storage.parks.all(topic) if park.object_name is not None)
 
 
-_NAMED: dict[str, Named] = {
-    LEDGERS: _ledgers_named,
-    PLANS: _manifests_named,
-    PARKED: _parked_named,
-}
+_NAMED: dict[str, Named] = {LEDGERS: _ledgers_named, PLANS: _manifests_named, PARKED: _parked_named}
 """The function that reads the named objects of each prefix."""
 
 

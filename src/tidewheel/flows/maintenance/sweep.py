@@ -19,13 +19,7 @@ from tidewheel.flows.administration.delete_topic import finish_deletion
 from tidewheel.flows.delivery.commit import schedule_again
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.consider_merge import consider_merge, start_large
-from tidewheel.flows.maintenance.due_checks import (
-    SweepResult,
-    by_owner,
-    check_delivery,
-    check_parks,
-    in_turn,
-)
+from tidewheel.flows.maintenance.due_checks import SweepResult, by_owner, check_delivery, check_parks, in_turn
 from tidewheel.flows.maintenance.live_view import write_view
 from tidewheel.flows.maintenance.orphans import sweep_orphans_daily
 from tidewheel.flows.maintenance.payloads import sweep_payloads_daily

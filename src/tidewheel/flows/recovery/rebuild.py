@@ -46,15 +46,7 @@ from tidewheel.ledger.inspection import Inspected
 from tidewheel.ledger.reader import tags_of
 from tidewheel.ledger.writer import GENERATION_TAG, TOPIC_TAG
 from tidewheel.model.checkpoint import Checkpoint, with_effective_cursors
-from tidewheel.model.object_names import (
-    ASIDE,
-    IMPORTS,
-    LEDGERS,
-    is_ledger,
-    ledger_bucket_id,
-    runs_begun,
-    topic_prefix,
-)
+from tidewheel.model.object_names import ASIDE, IMPORTS, LEDGERS, is_ledger, ledger_bucket_id, runs_begun, topic_prefix
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import open_from

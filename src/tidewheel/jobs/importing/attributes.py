@@ -86,11 +86,7 @@ def _read(text: str | bytes) -> tuple[Sequence[tuple[str, str]], str | None, str
         except ValueError:
             return (), "has a number that JSON has not; write it as text, of", name
     if len(pairs) > MAX_ATTRIBUTES:
-        return (
-            (),
-            _TOO_MANY,
-            ", ".join(name for name, _ in pairs),
-        )
+        return ((), _TOO_MANY, ", ".join(name for name, _ in pairs))
     if any(not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE for name, _ in pairs):
         return (), "has a name that SQS refuses", object_text(pairs)
     if any(not value or not _is_taken(value) for _, value in pairs):

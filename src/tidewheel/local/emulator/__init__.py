@@ -61,12 +61,7 @@ class Emulator:
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        *,
-        virtual: bool,
-        port: int = 0,
-        commands: Mapping[str, Command] = MappingProxyType({}),
+        self, clock: Clock, *, virtual: bool, port: int = 0, commands: Mapping[str, Command] = MappingProxyType({})
     ) -> None:
         self._clock = clock
         self.patches = Patches()
