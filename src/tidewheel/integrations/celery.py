@@ -94,9 +94,8 @@ def install(
     transport = app.connection_for_write().get_transport_cls()
     if transport is not SQS.Transport and not issubclass(transport, Transport):
         shown = f"{transport.__module__}:{transport.__qualname__}"
-        raise InvalidValue(
-            "broker transport", shown, f"use an sqs:// broker, or derive your transport from {TRANSPORT}"
-        )
+        how = f"use an sqs:// broker, or derive your transport from {TRANSPORT}"
+        raise InvalidValue("broker transport", shown, how)
     if app.conf.task_protocol == 1:
         raise InvalidValue("task_protocol", 1, "its ETA is out of sight in the body; use 2, Celery's default since 4.0")
     delayed = DelayedTasks(

@@ -167,9 +167,8 @@ def _due(expression: str, zone: str, due_ms: int, from_ms: int) -> datetime:
     if f"at({due.astimezone(ZoneInfo(zone)):%Y-%m-%dT%H:%M:%S})" != expression:
         raise InvalidValue("ScheduleExpression", expression, f"the clocks of {zone} skip this time")
     if due_ms < from_ms:
-        raise InvalidValue(
-            "ScheduleExpression", expression, f"it is due before {utc(from_ms).isoformat(timespec='seconds')}"
-        )
+        how = f"it is due before {utc(from_ms).isoformat(timespec='seconds')}"
+        raise InvalidValue("ScheduleExpression", expression, how)
     return due
 
 

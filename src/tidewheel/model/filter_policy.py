@@ -292,9 +292,8 @@ def _check_range(operand: object, where: str) -> list[Any]:
         result += [comparison, _check_number(bound, where)]
     if len(result) == 4:
         if result[0] not in (">", ">=") or result[2] not in ("<", "<="):
-            raise InvalidValue(
-                where, operand, "a range has its lower bound (> or >=) first and its upper (< or <=) last"
-            )
+            how = "a range has its lower bound (> or >=) first and its upper (< or <=) last"
+            raise InvalidValue(where, operand, how)
         if result[1] >= result[3]:
             raise InvalidValue(where, operand, "the lower bound must be below the upper one; nothing would match")
     return result
@@ -303,9 +302,8 @@ def _check_range(operand: object, where: str) -> list[Any]:
 def _check_anything_but(operand: object, where: str) -> Any:
     if isinstance(operand, dict):
         if len(operand) != 1 or not operand.keys() <= {"prefix", "suffix", "wildcard"}:
-            raise InvalidValue(
-                where, operand, 'give {"prefix": "text"}, a suffix or a wildcard likewise, text, a number or a list'
-            )
+            how = 'give {"prefix": "text"}, a suffix or a wildcard likewise, text, a number or a list'
+            raise InvalidValue(where, operand, how)
         [(operator, text)] = operand.items()
         return {operator: _check_operand(operator, text, where)}
     refused = operand if isinstance(operand, list) else [operand]

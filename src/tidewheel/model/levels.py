@@ -35,9 +35,8 @@ def level_delay_ms(level: int, table: Sequence[int] | None = None) -> int:
         InvalidValue: the level is negative or not a whole number.
     """
     if not is_whole(level) or level < 0:
-        raise InvalidValue(
-            "delay_level", level, "give a whole number: 0 is now, 1 the first level of the topic's table"
-        )
+        how = "give a whole number: 0 is now, 1 the first level of the topic's table"
+        raise InvalidValue("delay_level", level, how)
     if level == 0:
         return 0
     levels = DEFAULT_LEVELS_S if table is None else table

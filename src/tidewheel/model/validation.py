@@ -236,9 +236,8 @@ def check_message(
             f"body, attributes and key have {size} bytes, and {who} takes {most}. Bytes count as base64. {how}",
         )
     if size > MAX_MESSAGE_BYTES and size - len(text.encode()) > MAX_MESSAGE_BYTES // 2:
-        raise InvalidValue(
-            "attributes", list(attributes), "SQS takes no attributes of this size. Put them into the body"
-        )
+        how = "SQS takes no attributes of this size. Put them into the body"
+        raise InvalidValue("attributes", list(attributes), how)
     return checked
 
 
@@ -285,9 +284,8 @@ def _options(message: Message, ids: Ids, due_ms: int, options: Options) -> Optio
     if message.key is not None:
         options = replace(options, key=check_key(message.key), replace=message.replace, seq=ids.sequence())
     elif message.replace:
-        raise InvalidValue(
-            "replace", message.replace, "give key=... too, since only a message with a key replaces another message"
-        )
+        how = "give key=... too, since only a message with a key replaces another message"
+        raise InvalidValue("replace", message.replace, how)
     if message.max_wait is not None:
         options = replace(options, max_wait_ms=delay_ms(message.max_wait, "max_wait"))
     if message.expires_in is not None:
@@ -420,9 +418,8 @@ def _encode_body(body: object) -> tuple[str, Encoding]:
         try:
             text, encoding = json_text(body), Encoding.JSON
         except RecursionError:
-            raise InvalidValue(
-                "body", type(body), "give text or bytes, since the value is nested too deeply for JSON"
-            ) from None
+            how = "give text or bytes, since the value is nested too deeply for JSON"
+            raise InvalidValue("body", type(body), how) from None
         except (TypeError, ValueError) as error:
             how = f"give text, bytes, or a value that json.dumps takes ({error})"
             raise InvalidValue("body", body, how) from None
@@ -475,9 +472,8 @@ def check_attributes(attributes: Mapping[str, str]) -> int:
     if not isinstance(attributes, Mapping):
         raise InvalidValue("attributes", attributes, "give a mapping of names to text")
     if len(attributes) > MAX_ATTRIBUTES:
-        raise InvalidValue(
-            "attributes", list(attributes), f"give at most {MAX_ATTRIBUTES}. SQS takes ten, and Tidewheel uses one"
-        )
+        how = f"give at most {MAX_ATTRIBUTES}. SQS takes ten, and Tidewheel uses one"
+        raise InvalidValue("attributes", list(attributes), how)
     size = 0
     for name, value in attributes.items():
         if not isinstance(name, str) or not ATTRIBUTE_NAME.match(name) or name == HEADER_ATTRIBUTE:
