@@ -37,9 +37,7 @@ class InvalidValue(TidewheelError, ValueError):
     """
 
     def __init__(self, field: str, value: object, advice: str) -> None:
-        self.field = field
-        self.value = value
-        self.advice = advice
+        self.field, self.value, self.advice = field, value, advice
         try:
             shown = repr(value)
         except (RecursionError, ValueError):  # nested too deeply, or a number of too many digits
@@ -65,8 +63,7 @@ class StateUnusable(TidewheelError):
     """
 
     def __init__(self, folder: str, file: str | None, what: str, advice: str) -> None:
-        self.folder = folder
-        self.file = file
+        self.folder, self.file = folder, file
         where = f"the state in {folder}" if file is None else f"the state in {folder}: {file}"
         super().__init__(f"{where} {what}. {advice}")
 
@@ -80,8 +77,7 @@ class StateInUse(TidewheelError):
     """
 
     def __init__(self, folder: str, process: int | None) -> None:
-        self.folder = folder
-        self.process = process
+        self.folder, self.process = folder, process
         who = "another process" if process is None else f"process {process}"
         super().__init__(f"the state in {folder} is in use by {who}: stop it, or give another folder")
 
@@ -243,8 +239,7 @@ class SendFailed(TidewheelError):
     """
 
     def __init__(self, failures: dict[int, Exception], receipts: list[object]) -> None:
-        self.failures = failures
-        self.receipts = receipts
+        self.failures, self.receipts = failures, receipts
         index, first = next(iter(failures.items()))
         more = f" (and {len(failures) - 1} more; see .failures)" if len(failures) > 1 else ""
         super().__init__(f"{len(failures)} of {len(receipts)} messages were not sent: message {index}: {first}{more}")
@@ -305,10 +300,7 @@ class CorruptLedger(TidewheelError):
     """
 
     def __init__(self, object_name: str, first_byte: int, last_byte: int, reason: str) -> None:
-        self.object_name = object_name
-        self.first_byte = first_byte
-        self.last_byte = last_byte
-        self.reason = reason
+        self.object_name, self.first_byte, self.last_byte, self.reason = object_name, first_byte, last_byte, reason
         super().__init__(
             f"ledger {object_name} bytes {first_byte}-{last_byte}: {reason}; restore the object from a backup, or "
             "rebuild the topic's index"
@@ -327,9 +319,7 @@ class UnsupportedLayout(TidewheelError):
     """
 
     def __init__(self, topic: str, layout: int, reads: int) -> None:
-        self.topic = topic
-        self.layout = layout
-        self.reads = reads
+        self.topic, self.layout, self.reads = topic, layout, reads
         super().__init__(
             f"the data of topic {topic!r} has layout {layout}, and this release reads layouts up to {reads}; nothing "
             "was changed; upgrade Tidewheel in this client, or in the stack's functions"
@@ -361,8 +351,7 @@ class BodyChanged(TidewheelError):
     """
 
     def __init__(self, message_id: str, object_name: str) -> None:
-        self.message_id = message_id
-        self.object_name = object_name
+        self.message_id, self.object_name = message_id, object_name
         super().__init__(
             f"object {object_name} is not the body that message {message_id} was sent with: it was replaced or "
             "damaged, and is not handed out; restore its first version, or delete the message and send it again"
@@ -497,10 +486,7 @@ class RetryLater(TidewheelError):
     def __init__(
         self, *, level: int | None = None, backoff: Any = None, delay: Any = None, counts: bool = True
     ) -> None:
-        self.level = level
-        self.backoff = backoff
-        self.delay = delay
-        self.counts = counts
+        self.level, self.backoff, self.delay, self.counts = level, backoff, delay, counts
         super().__init__("the message in hand is to come again later; raise this in a function that a Worker calls")
 
 
@@ -517,8 +503,7 @@ class FlushFailed(TidewheelError):
     """
 
     def __init__(self, failures: list[Any], count: int) -> None:
-        self.failures = failures
-        self.count = count
+        self.failures, self.count = failures, count
         first = failures[0]
         super().__init__(
             f"{count} messages were added and not sent; first message {first.index} of topic "
@@ -544,8 +529,7 @@ class QueueNotPrepared(TidewheelError, LookupError):
     """
 
     def __init__(self, queue_url: str, topic: str) -> None:
-        self.queue_url = queue_url
-        self.topic = topic
+        self.queue_url, self.topic = queue_url, topic
         super().__init__(
             f"topic {topic!r} does not lead to queue {queue_url}, so a delayed task would be lost; "
             "call prepare() for this queue once, such as at deployment"
@@ -591,6 +575,5 @@ class SqsError(TidewheelError):
     """
 
     def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        self.message = message
+        self.code, self.message = code, message
         super().__init__(f"{code}: {message}")

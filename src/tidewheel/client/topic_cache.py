@@ -32,8 +32,7 @@ class TopicCache:
     """The topics that a client knows. Several threads may use the same cache."""
 
     def __init__(self, connection: Connection, clock: Clock) -> None:
-        self._connection = connection
-        self._clock = clock
+        self._connection, self._clock = connection, clock
         self._lock = threading.Lock()
         self._warned: set[str] = set()  # topics about whose plain readers the client was warned
         self._limits: dict[str, Limits] = {}

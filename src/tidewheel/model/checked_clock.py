@@ -35,8 +35,7 @@ class CheckedClock:
     """
 
     def __init__(self, local: Clock, ask: Callable[[], object] = lambda: None) -> None:
-        self.local = local
-        self.ask = ask
+        self.local, self.ask = local, ask
         self._lock = Lock()
         self.forget()
 

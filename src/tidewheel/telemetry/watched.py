@@ -50,8 +50,7 @@ class WatchedQueues:
     """
 
     def __init__(self, queues: Queues, clock: Clock) -> None:
-        self._queues = queues
-        self._clock = clock
+        self._queues, self._clock = queues, clock
         self._sent = Sent()
         self._lock = Lock()
         self.due = True
@@ -102,8 +101,7 @@ class WatchedWheel:
     """
 
     def __init__(self, wheel: Wheel, refused: Callable[[str, int, Exception], None]) -> None:
-        self._wheel = wheel
-        self._refused = refused
+        self._wheel, self._refused = wheel, refused
 
     def schedule(self, topic: str, slot: int, fires_at_ms: int) -> None:
         """Creates the schedule of a topic's slot. Tells and raises the error of a refusal."""

@@ -92,8 +92,7 @@ class Health:
     """Collects findings. A part that cannot be read is a finding, and hides no other."""
 
     def __init__(self, connection: Connection, now_ms: int) -> None:
-        self._connection = connection
-        self._now_ms = now_ms
+        self._connection, self._now_ms = connection, now_ms
         self._found: list[Finding] = []
 
     @property

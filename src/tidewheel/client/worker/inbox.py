@@ -80,9 +80,7 @@ class Inbox:
         check_whole("max_attempts", max_attempts, 1)
         self.topic = check_name("topic", topic)
         self.subscription = check_name("subscription", subscription)
-        self.core = core
-        self._max_attempts = max_attempts
-        self._drop_expired = drop_expired
+        self.core, self._max_attempts, self._drop_expired = core, max_attempts, drop_expired
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         # Receipt handles of messages that the caller of the user's function acknowledges.

@@ -51,10 +51,7 @@ class _Peek:
     """A single peek at the waiting messages."""
 
     def __init__(self, storage: Storage, state: TopicState, count: int, now_ms: int, after: bytes) -> None:
-        self._storage = storage
-        self._state = state
-        self._count = count
-        self._now_ms = now_ms
+        self._storage, self._state, self._count, self._now_ms = storage, state, count, now_ms
         self._after = max(after, id_floor(state.planned * state.slot_ms))
         self.unreadable: dict[str, Exception] = {}
         self._coming = storage.buckets.in_order(state.topic, self.unreadable)
