@@ -34,8 +34,7 @@ class S3Objects:
     """
 
     def __init__(self, client: S3Client, *, s3_bucket: str) -> None:
-        self._client = client
-        self._s3_bucket = s3_bucket
+        self._client, self._s3_bucket = client, s3_bucket
 
     def new_attempt(self) -> str:
         """Returns random hexadecimal digits."""
@@ -194,9 +193,7 @@ class _Upload:
     """A sink for the bytes of a new object."""
 
     def __init__(self, client: S3Client, s3_bucket: str, name: str) -> None:
-        self._client = client
-        self._s3_bucket = s3_bucket
-        self._name = name
+        self._client, self._s3_bucket, self._name = client, s3_bucket, name
         self._buffer = bytearray()
         self._upload_id: str | None = None
         self._parts: list[CompletedPartTypeDef] = []

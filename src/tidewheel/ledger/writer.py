@@ -152,9 +152,7 @@ class LedgerWriter:
             SOURCES_TAG: json.dumps(list(sources)),
         }
         self._slot_ms = slot_ms
-        self._segment_rows = segment_rows
-        self._segment_bytes = segment_bytes
-        self._share = _FIRST_SHARE
+        self._segment_rows, self._segment_bytes, self._share = segment_rows, segment_bytes, _FIRST_SHARE
         self._pending = SCHEMA.empty_table()
         self._last_row: tuple[int, bytes] | None = None
         self._ended_ms = -1

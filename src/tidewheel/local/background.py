@@ -21,9 +21,7 @@ class BackgroundPump:
     """
 
     def __init__(self, pump: Pump, changed: Condition, clock: MovedClock) -> None:
-        self._pump = pump
-        self._changed = changed
-        self._clock = clock
+        self._pump, self._changed, self._clock = pump, changed, clock
         self._stopping = False
         self._skip_to_ms = 0
         self._done_to_ms = 0

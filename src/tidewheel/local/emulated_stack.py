@@ -103,10 +103,7 @@ class LocalTidewheel(Stack):
         self.virtual = clock == "virtual"
         super().__init__(clock_from(start) if self.virtual else MovedClock(), stack_name, topic_settings)
         self._environment = {**_ONE_CLOCK, **(environment or {})}
-        self._template = template
-        self._functions = functions
-        self._log_level = log_level
-        self._job_runner = job_runner
+        self._template, self._functions, self._log_level, self._job_runner = template, functions, log_level, job_runner
         self._bulk_window_s = math.inf if bulk_window_s is None else bulk_window_s
         self.commands: dict[str, Command] = {}
         self._emulator = Emulator(self.clock, virtual=self.virtual, port=port, commands=self.commands)

@@ -59,10 +59,7 @@ class EmulatedTriggers:
         self._emulator = emulator
         self._clock = clock
         self._handlers = handlers
-        self._jobs = jobs
-        self._rules = rules
-        self._table_name = table_name
-        self._requests = requests
+        self._jobs, self._rules, self._table_name, self._requests = jobs, rules, table_name, requests
         self._last_tick_ms: dict[Rule, int] = {}
         self._created_ms = clock.now_ms()
         self._work = SweepWork()

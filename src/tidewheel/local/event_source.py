@@ -43,11 +43,7 @@ class EventSource:
         self, queue: MemoryQueue, clock: Clock, *, function: str, run: Run, batch_size: int, window_ms: int = 0
     ) -> None:
         self.function = function
-        self.run = run
-        self._queue = queue
-        self._clock = clock
-        self._batch_size = batch_size
-        self._window_ms = window_ms
+        self.run, self._queue, self._clock, self._batch_size, self._window_ms = run, queue, clock, batch_size, window_ms
         self._buffer: list[MemoryMessage] = []
         self._buffer_bytes = 0
         self._full = False

@@ -79,8 +79,7 @@ class Handler:
     """Runs one function. Its module is loaded by `warm`, or at the first call."""
 
     def __init__(self, spec: FunctionSpec, root: Path, core_session: CoreSession, clock: Clock, log_level: str) -> None:
-        self.spec = spec
-        self._clock = clock
+        self.spec, self._clock = spec, clock
         self._environment = {
             "POWERTOOLS_METRICS_DISABLED": "true",
             **spec.environment,

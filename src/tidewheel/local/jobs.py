@@ -79,10 +79,7 @@ class Jobs:
         clock: Clock,
     ) -> None:
         self._specs = {spec.job_name: spec for spec in specs}
-        self._runner = runner
-        self._stack_name = stack_name
-        self._endpoint_of = endpoint_of
-        self._clock = clock
+        self._runner, self._stack_name, self._endpoint_of, self._clock = runner, stack_name, endpoint_of, clock
 
     def script(self, call: Call) -> str:
         """Returns the script name of a called job, or the job's own name if the stack has no such job."""

@@ -33,8 +33,7 @@ class MemoryFunctions:
     """
 
     def __init__(self, ports: Ports, settings: ServiceSettings) -> None:
-        self._ports = ports
-        self._settings = settings
+        self._ports, self._settings = ports, settings
         self.logged: list[Failure] = []
 
     def batch(self, function: str, queue_arn: str, messages: Sequence[MemoryMessage]) -> Failed:

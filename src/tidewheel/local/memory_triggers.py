@@ -23,9 +23,7 @@ class MemoryTriggers:
     """Implements `Triggers` on the ports in memory. The sweep is skipped when it would find nothing to do."""
 
     def __init__(self, service: MemoryService, clock: Clock, functions: MemoryFunctions) -> None:
-        self._service = service
-        self._clock = clock
-        self._functions = functions
+        self._service, self._clock, self._functions = service, clock, functions
         self._created_ms = self._last_tick_ms = clock.now_ms()
         self._work = SweepWork()
         self._fire_from_ms = 0

@@ -125,10 +125,7 @@ class Pump:
         commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
-        self._triggers = triggers
-        self._sources = sources
-        self._count_poll = count_poll
-        self.commit = commit
+        self._triggers, self._sources, self._count_poll, self.commit = triggers, sources, count_poll, commit
         self._retries: list[tuple[int, int, Invocation]] = []
         self._numbers = itertools.count()
         self.drop_schedules = False

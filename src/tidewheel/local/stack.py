@@ -49,9 +49,7 @@ class Stack(ABC):
         if topic_settings:
             check_names(TopicSettings, topic_settings, "a topic")
             TopicSettings(**topic_settings)  # type: ignore[arg-type]  # refuses settings that no topic could have
-        self.clock = clock
-        self.stack_name = stack_name
-        self.topic_settings = topic_settings
+        self.clock, self.stack_name, self.topic_settings = clock, stack_name, topic_settings
         self._pump: Pump | None = None
         self._consumer: Tidewheel | None = None
 

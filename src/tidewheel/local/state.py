@@ -41,8 +41,7 @@ class State:
     """The state of a stack in a folder."""
 
     def __init__(self, folder: Path, stack: str, clock: MovedClock) -> None:
-        self._path = folder
-        self._clock = clock
+        self._path, self._clock = folder, clock
         self._kept_offset_ms = clock.offset_ms
         self._folder = StateFolder(folder, stack)
         self._touched: dict[tuple[str, str, str], None] = {}

@@ -46,8 +46,7 @@ class StateFolder:
     """
 
     def __init__(self, folder: Path, stack: str) -> None:
-        self._folder = folder
-        self._stack = stack
+        self._folder, self._stack = folder, stack
         self._database = folder / DATABASE
         self._marker = folder / MARKER
         self._lock: int | None = None

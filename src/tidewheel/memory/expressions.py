@@ -159,8 +159,7 @@ class _Parser:
     """Reads an expression from left to right."""
 
     def __init__(self, text: str, names: Mapping[str, str]) -> None:
-        self._text = text
-        self._names = names
+        self._text, self._names = text, names
         self._tokens = [*_tokens(text)]
         self._at = 0
 

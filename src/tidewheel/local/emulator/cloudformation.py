@@ -68,8 +68,7 @@ class Stack:
         self._id = (
             f"arn:aws:cloudformation:{REGION}:{DEFAULT_ACCOUNT_ID}:stack/{name}/{uuid.uuid5(uuid.NAMESPACE_URL, name)}"
         )
-        self._created = created
-        self._template = template
+        self._created, self._template = created, template
         self._resources: dict[str, Any] = {}
         self._deleted = False
         self._values = {

@@ -113,9 +113,7 @@ class EmulatedSqs:
     """
 
     def __init__(self, clock: Clock, changed: Condition, *, virtual: bool) -> None:
-        self._clock = clock
-        self._changed = changed
-        self._virtual = virtual
+        self._clock, self._changed, self._virtual = clock, changed, virtual
         self._clients: dict[tuple[str, str], MemorySqsClient] = {}
         self._number = 0
         self.touched: Callable[[str, str], None] = lambda *_: None

@@ -25,8 +25,7 @@ class Resource:
     arn_format: ClassVar[str] = ""
 
     def __init__(self, name: str, properties: dict[str, Any]) -> None:
-        self.name = name
-        self.properties = properties
+        self.name, self.properties = name, properties
         self.arn = self.arn_of(name)
         self.create()
 

@@ -33,8 +33,7 @@ class ScheduleBook:
     """
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
-        self._clock = clock
-        self._changed = changed
+        self._clock, self._changed = clock, changed
         self.fired_ms: WeakKeyDictionary[Schedule, int] = WeakKeyDictionary()
 
     def install(self, patches: Patches) -> None:

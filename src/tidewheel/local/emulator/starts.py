@@ -52,8 +52,7 @@ class Starts:
     """Holds the calls that were accepted and not yet taken, in their order."""
 
     def __init__(self, clock: Clock, changed: Condition) -> None:
-        self._clock = clock
-        self._changed = changed
+        self._clock, self._changed = clock, changed
         self._waiting: deque[Call] = deque()
         self._arns: dict[str, str] = {}
         self._jobs: set[str] = set()

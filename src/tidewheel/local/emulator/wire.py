@@ -117,11 +117,7 @@ class Wire:
         commands: Commands = MappingProxyType({}),
     ) -> None:
         self._lock = lock
-        self._commit = commit
-        self._commands = commands
-        self._clock = clock
-        self._own = own
-        self._port = port
+        self._commit, self._commands, self._clock, self._own, self._port = commit, commands, clock, own, port
         self._routes: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
         self._parsers = ResponseParserFactory()
         self._server: HttpServer | None = None
