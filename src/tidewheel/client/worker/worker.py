@@ -185,16 +185,17 @@ class Worker:
             ends = [interrupts.is_caught, self._over.is_set, *(() if stop is None else (stop.is_set,))]
             while not any(each() for each in ends):
                 if not self._stations:
-                    self._try_to_start()
+                    self._has_started()
                 time.sleep(_LOOK_S)
             self.stop()
 
-    def _try_to_start(self) -> None:
+    def _has_started(self) -> bool:
         try:
             self.start()
         except TemporaryFailure as error:
             _log.warning("cannot begin yet, trying until AWS answers: %s", error)
             time.sleep(random.uniform(0.5, 1))
+        return bool(self._stations)
 
     def start(self) -> None:
         """Begins to work in threads, and returns. Coroutine functions run in a loop of their own.
@@ -249,8 +250,8 @@ class Worker:
     async def __aenter__(self) -> Self:
         """Starts the worker, as soon as AWS answers. Its coroutine functions run in the running event loop."""
         self._loop = asyncio.get_running_loop()
-        while not self._stations:
-            await asyncio.to_thread(self._try_to_start)
+        while not await asyncio.to_thread(self._has_started):
+            pass
         return self
 
     async def __aexit__(
