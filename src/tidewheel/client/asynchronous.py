@@ -15,13 +15,8 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
 from tidewheel.errors import Closed
 from tidewheel.model.settings import (
-    ChangeableSettings,
-    NewSubscriptionSettings,
-    NewTopicSettings,
     ServiceSettings,
-    TopicSettings,
 )
-from tidewheel.model.topic import Subscription, Topic
 from tidewheel.model.untrusted import check_whole
 from tidewheel.storage.storage import Storage
 
@@ -123,18 +118,8 @@ class AsyncTidewheel:
         return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: context.run(call))
 
     # ---- administration
-    # Written out, since type checkers cannot tell **changes with any name from an argument named `self`.
-    async def create_topic(
-        self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
-    ) -> Topic:
-        """As `Tidewheel.create_topic`."""
-        call = functools.partial(self.client.create_topic, name, settings=settings, **changes)
-        return await self._in_thread(call)
-
-    async def update_topic(self, name: str, **changes: Unpack[ChangeableSettings]) -> Topic:
-        """As `Tidewheel.update_topic`."""
-        return await self._in_thread(functools.partial(self.client.update_topic, name, **changes))
-
+    create_topic = _awaitable(Tidewheel.create_topic)
+    update_topic = _awaitable(Tidewheel.update_topic)
     delete_topic = _awaitable(Tidewheel.delete_topic)
     purge = _awaitable(Tidewheel.purge)
     replay = _awaitable(Tidewheel.replay)
@@ -149,12 +134,7 @@ class AsyncTidewheel:
     redrive_service = _awaitable(Tidewheel.redrive_service)
     refused = _awaitable(Tidewheel.refused)
 
-    async def create_subscription(
-        self, topic: str, name: str, **settings: Unpack[NewSubscriptionSettings]
-    ) -> Subscription:
-        """As `Tidewheel.create_subscription`."""
-        return await self._in_thread(functools.partial(self.client.create_subscription, topic, name, **settings))
-
+    create_subscription = _awaitable(Tidewheel.create_subscription)
     pause = _awaitable(Tidewheel.pause)
     resume = _awaitable(Tidewheel.resume)
     set_filter = _awaitable(Tidewheel.set_filter)
