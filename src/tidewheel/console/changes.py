@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from botocore.exceptions import BotoCoreError, ClientError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -23,10 +22,10 @@ from tidewheel.client.changes import Rescheduled
 from tidewheel.client.finding import ChangedMessages, Selected
 from tidewheel.client.recurring import send_now
 from tidewheel.client.sender import Sender
-from tidewheel.console.reading import reason
+from tidewheel.console.reading import FORESEEN, reason
 from tidewheel.console.results import Result
 from tidewheel.console.text import BODY_IN_LISTS
-from tidewheel.errors import InvalidValue, TidewheelError, UnknownMessage
+from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.model.duration import delay_ms, delay_of, read_time
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def _outcome(console: Console, name: str, act: Action, asked: Asked) -> Result:
     except InvalidValue as error:
         told = f"Not done. {error.field.replace('_', ' ').capitalize()}: {error.advice}."
         result = Result(told, good=False, errors={error.field: error.advice}, typed=typed)
-    except (TidewheelError, BotoCoreError, ClientError) as error:
+    except FORESEEN as error:
         result = Result(reason(error), good=False, typed=typed)
     except Exception:  # the page tells it, the log has it, and the next form is answered
         _audit.exception("%s failed", name)
@@ -284,7 +283,7 @@ def _selected(console: Console, asked: Asked) -> Result:
         if not done:
             raise
         stopped = " Then it stopped: a value is not valid."
-    except (TidewheelError, BotoCoreError, ClientError) as error:
+    except FORESEEN as error:
         stopped = f" Then it stopped: {reason(error)}"
     told = f" Too late or gone: {tried - done}." if tried > done else ""
     return Result(f"{verb} {done} of {len(ids)} selected.{told}{stopped}", good=done > 0 and not stopped)
@@ -330,7 +329,7 @@ def _matching(console: Console, asked: Asked) -> Result:
             found = start(progress=tell)
             late = found.too_late + found.gone
             result.text = f"{verb} {found.done:,} of {found.matched:,}. Too late or gone: {late:,}."
-        except (TidewheelError, BotoCoreError, ClientError) as error:
+        except FORESEEN as error:
             result.text, result.good = f"{result.text} Then it stopped: {reason(error)}", False
         except Exception:
             _audit.exception("%s matching failed", do)

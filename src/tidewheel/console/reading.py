@@ -14,14 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import boto3
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    NoCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-    UnauthorizedSSOTokenError,
-)
+from botocore import exceptions as boto
 from botocore.model import OperationModel
 
 from tidewheel.errors import InvalidValue, PeekIncomplete, TidewheelError, UnknownTopic
@@ -38,15 +31,17 @@ AT_ONCE = 8
 
 _log = logging.getLogger(__name__)
 
-_FORESEEN = (TidewheelError, BotoCoreError, ClientError, TimeoutError)
-_EXPIRED = (
+FORESEEN = (TidewheelError, boto.BotoCoreError, boto.ClientError, TimeoutError)
+"""Errors that a page tells."""
+_EXPIRED = [
     "ExpiredToken",
     "ExpiredTokenException",
     "RequestExpired",
     "InvalidClientTokenId",
     "UnrecognizedClientException",
-)
-_DENIED = ("AccessDenied", "AccessDeniedException", "AuthorizationError")
+]
+_DENIED = ("AccessDenied", "AuthorizationError")
+"""Codes of AWS, without the end `Exception` that some have."""
 _UNITS = {"sqs": "sqs.request", "s3": "s3.get", "dynamodb": "dynamodb.read"}
 """Service -> the unit by which a read is billed. A page writes nothing."""
 
@@ -100,19 +95,19 @@ class RequestMeter(Counter[str]):
 def reason(error: BaseException) -> str:
     """Returns an error as a sentence for the page. Credentials and request ids are left out."""
     cause = error.__cause__ if isinstance(error, TidewheelError) else error
-    if isinstance(cause, ClientError):
+    if isinstance(cause, boto.ClientError):
         code, operation = cause.response.get("Error", {}).get("Code", "?"), cause.operation_name
-        if code in _EXPIRED:
+        if code.removesuffix("Exception") in _EXPIRED:
             return f"the credentials are not valid or have expired ({code}): renew them, and the page goes on"
-        if code in _DENIED:
+        if code.removesuffix("Exception") in _DENIED:
             return f"your credentials do not allow {operation} ({code})"
         if cause is error:
             return f"AWS refused {operation} ({code})"
-    if isinstance(error, NoCredentialsError):
+    if isinstance(error, boto.NoCredentialsError):
         return "there are no AWS credentials: set a profile, or run `aws sso login`"
-    if isinstance(error, (SSOError, UnauthorizedSSOTokenError, TokenRetrievalError)):
+    if isinstance(error, (boto.SSOError, boto.UnauthorizedSSOTokenError, boto.TokenRetrievalError)):
         return "the AWS session has expired: run `aws sso login`, and the page goes on"
-    if isinstance(error, _FORESEEN):
+    if isinstance(error, FORESEEN):
         return str(error) or type(error).__name__
     return f"{type(error).__name__}: see the console's log"
 
@@ -176,6 +171,6 @@ def _outcome(future: Future[T]) -> Read[T]:
         raise error
     if isinstance(error, PeekIncomplete):
         return Read(error.messages, reason(error))  # type: ignore[arg-type]  # of `peek`, which returns a list
-    if not isinstance(error, _FORESEEN):
+    if not isinstance(error, FORESEEN):
         _log.error("a read failed", exc_info=error)
     return Read(missing=reason(error))

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from tidewheel.client.waiting import ENDS, MessageState, MessageStatus, Place
-from tidewheel.console.reading import reason
+from tidewheel.console.reading import FORESEEN, reason
 from tidewheel.console.text import BODY_IN_DETAIL
-from tidewheel.errors import TidewheelError
 from tidewheel.model.triggers import BULK_WINDOW_S
 
 if TYPE_CHECKING:
@@ -111,7 +109,7 @@ def download(console: Console, request: Request) -> Response:
         return PlainTextResponse("Refused: this console hides bodies.\n", status_code=403)
     try:
         message = console.client.get(topic, id).message
-    except (TidewheelError, BotoCoreError, ClientError) as error:
+    except FORESEEN as error:
         return PlainTextResponse(f"{reason(error)}\n", status_code=404)
     if message is None or message.payload is not None:
         return PlainTextResponse("No ledger holds this body.\n", status_code=404)

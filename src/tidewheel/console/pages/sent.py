@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -19,8 +18,8 @@ from tidewheel.client.history import History, SentMessage
 from tidewheel.client.waiting import MessageState, MessageStatus
 from tidewheel.console.changes import time_of
 from tidewheel.console.pages.overview import TOPICS
-from tidewheel.console.reading import Read, reason
-from tidewheel.errors import InvalidValue, TidewheelError, UnknownMessage
+from tidewheel.console.reading import FORESEEN, Read, reason
+from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.model.message import looks_like_id
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def download(console: Console, request: Request) -> Response:
         return PlainTextResponse("Refused: this console hides bodies.\n", status_code=403)
     try:
         history = _look(console, topic, _typed(request))()
-    except (TidewheelError, BotoCoreError, ClientError) as error:
+    except FORESEEN as error:
         return PlainTextResponse(f"{reason(error)}\n", status_code=404)
     name = f'attachment; filename="{topic}-sent.jsonl"'
     return StreamingResponse(_lines(history), media_type="application/x-ndjson", headers={"Content-Disposition": name})
@@ -108,7 +107,7 @@ def _lines(history: History) -> Iterator[str]:
             count += 1
             yield json.dumps(each, default=_plain, ensure_ascii=False) + "\n"
         end = {"messages": count, "looked_back_to": history.looked_back_to, "complete": history.complete}
-    except (TidewheelError, BotoCoreError, ClientError) as error:
+    except FORESEEN as error:
         end = {"messages": count, "error": reason(error)}
     yield json.dumps(end, default=_plain) + "\n"
 
