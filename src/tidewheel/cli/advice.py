@@ -11,16 +11,14 @@ _RENEW = "renew the credentials, such as with: aws sso login"
 _UNKNOWN = "check the credentials, and that they are for this endpoint: aws sts get-caller-identity"
 _CODES = {
     "ExpiredToken": _RENEW,
-    "ExpiredTokenException": _RENEW,
     "RequestExpired": _RENEW,
     "InvalidClientTokenId": _UNKNOWN,
-    "UnrecognizedClientException": _UNKNOWN,
-    "InvalidSignatureException": _UNKNOWN,
+    "UnrecognizedClient": _UNKNOWN,
+    "InvalidSignature": _UNKNOWN,
     "SignatureDoesNotMatch": _UNKNOWN,
     "AccessDenied": "see what a program needs: tidewheel docs permissions",
-    "AccessDeniedException": "see what a program needs: tidewheel docs permissions",
 }
-"""Error code of AWS -> what to do."""
+"""Error code of AWS, without the end `Exception` that some have -> what to do."""
 
 
 def advised(error: Exception, target: Target | None) -> str:
@@ -43,7 +41,7 @@ def advised(error: Exception, target: Target | None) -> str:
         code = error.response["Error"]["Code"]
         if code.isdecimal() and endpoint_url is not None:  # AWS and its emulators give names
             return f"{endpoint_url} answers with status {code}, and is not AWS; correct --endpoint-url"
-        advice = _CODES.get(code)
+        advice = _CODES.get(code.removesuffix("Exception"))
     elif isinstance(error, boto.EndpointConnectionError) and target is not None and target.here:
         return f"nothing listens at {endpoint_url}; start the service with: tidewheel dev, or correct --endpoint-url"
     elif isinstance(error, boto.NoCredentialsError):

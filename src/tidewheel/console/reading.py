@@ -54,23 +54,8 @@ class Read(Generic[T]):
     missing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The AWS requests of a page, and of all pages so far."""
-
-    page: int
-    page_dollars: float
-    so_far: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    ends_s: float
-    pool: ThreadPoolExecutor
-
-
-_PAGE: ContextVar[_Page] = ContextVar("tidewheel.console.reading")
-
+_PAGE: ContextVar[tuple[float, ThreadPoolExecutor]] = ContextVar("tidewheel.console.reading")
+"""When the page's time ends, and its threads."""
 
 _COUNTED: ContextVar[Counter[str] | None] = ContextVar("tidewheel.console.page", default=None)
 """The requests of the page that this thread reads for."""
@@ -125,24 +110,24 @@ class Reader:
     @contextmanager
     def page(self) -> Iterator[None]:
         """Gives the reads inside the time, the threads and the count of a page."""
-        page = _Page(time.monotonic() + PAGE_S, ThreadPoolExecutor(AT_ONCE, "tidewheel-console"))
-        before, counted = _PAGE.set(page), _COUNTED.set(Counter())
+        pool = ThreadPoolExecutor(AT_ONCE, "tidewheel-console")
+        before, counted = _PAGE.set((time.monotonic() + PAGE_S, pool)), _COUNTED.set(Counter())
         try:
             yield
         finally:
             _PAGE.reset(before)
             _COUNTED.reset(counted)
-            page.pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def cost(self) -> Cost | None:
-        """Returns the requests since the page began."""
+    def cost(self) -> dict[str, float] | None:
+        """Returns the AWS requests since the page began, their dollars, and the requests of all pages so far."""
         if self._requests is None:
             return None
         new = dict(_COUNTED.get() or {})
         paid = sum(
             dollars(_UNITS[name.split(".")[0]], count) for name, count in new.items() if name.split(".")[0] in _UNITS
         )
-        return Cost(sum(new.values()), paid, sum(dict(self._requests).values()))
+        return {"page": sum(new.values()), "page_dollars": paid, "so_far": sum(dict(self._requests).values())}
 
     def read(self, call: Callable[..., T], *given: Any, **named: Any) -> Read[T]:
         """Reads one thing. See `read_all`."""
@@ -154,9 +139,9 @@ class Reader:
         Raises:
             UnknownTopic, InvalidValue: the address names an unknown thing.
         """
-        page = _PAGE.get()
-        futures = [page.pool.submit(copy_context().run, call) for call in calls]
-        wait(futures, max(_LAST_S, page.ends_s - time.monotonic()))
+        ends_s, pool = _PAGE.get()
+        futures = [pool.submit(copy_context().run, call) for call in calls]
+        wait(futures, max(_LAST_S, ends_s - time.monotonic()))
         return [_outcome(each) for each in futures]
 
 

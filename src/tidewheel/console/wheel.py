@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,46 +22,22 @@ _LEAST = 3
 _HOUR = WIDTH / (24 * 9)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A bar of the picture and a row of the table.
+def bars(found: Sequence[DueBar], now: datetime) -> list[dict[str, Any]]:
+    """Places the bars. Heights grow with the logarithm, so that one message is seen beside a million.
 
-    Attributes:
-        label: how long until it is due at most, such as "1 h".
-        first, end: the due times of its messages; first is None for the first bar, which has overdue ones.
+    Returns:
+        For each bar, how long until its messages are due at most, such as "1 h", their number, the bar's place, and the
+        first due time of its messages. None for the first bar, which has overdue ones.
     """
-
-    label: str
-    messages: int
-    x: float
-    y: float
-    width: float
-    height: float
-    first: datetime | None
-    end: datetime
-
-
-def bars(found: Sequence[DueBar], now: datetime) -> list[Bar]:
-    """Places the bars. Heights grow with the logarithm, so that one message is seen beside a million."""
     most = math.log10(max([each.messages for each in found], default=0) + 1) or 1
-    drawn, first = [], None
+    drawn, first = list[dict[str, Any]](), None
     for place, each in enumerate(found):
         height = (FLOOR - 44) * math.log10(each.messages + 1) / most
-        height = max(_LEAST, height) if each.messages else 0
-        end = now + timedelta(seconds=each.until_s)
-        drawn.append(
-            Bar(
-                duration(each.until_s),
-                each.messages,
-                round(place * _BAR + 6, 1),
-                round(FLOOR - height, 1),
-                round(_BAR - 12, 1),
-                round(height, 1),
-                first,
-                end,
-            )
-        )
-        first = end
+        height = round(max(_LEAST, height), 1) if each.messages else 0
+        box = {"x": round(place * _BAR + 6, 1), "y": round(FLOOR - height, 1), "width": round(_BAR - 12, 1)}
+        told = {"label": duration(each.until_s), "messages": each.messages, "first": first}
+        drawn.append({**told, **box, "height": height})
+        first = now + timedelta(seconds=each.until_s)
     return drawn
 
 
