@@ -150,13 +150,6 @@ class _Plans:
         return rows
 
 
-class Unplanned(NamedTuple):
-    """Messages of slots that are due and in no plan: the first slot, None if there is none, and the rows."""
-
-    first_slot: int | None
-    rows: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateMessages:
     """Finds the late messages of each subscription of a topic, in the data of the topic's statistics.
@@ -164,12 +157,13 @@ class LateMessages:
     Attributes:
         now_slot: the slot of the current time.
         planned: slots below this are planned.
+        unplanned: the first slot of messages that are due and in no plan, None if there is none, and their number.
     """
 
     slot_ms: int
     now_ms: int
     planned: int
-    unplanned: Unplanned
+    unplanned: tuple[int | None, float]
     left: Undelivered
     opened: Sequence[Delivery]
     parks: Sequence[Park]
@@ -181,8 +175,8 @@ class LateMessages:
 
     def _waiting(self, each: SubscriptionState) -> Iterator[tuple[int, float]]:
         """Yields due times of messages that the queue does not have, and their numbers. 0: unknown. No replays."""
-        if self.unplanned.first_slot is not None:
-            yield self.unplanned.first_slot * self.slot_ms, self.unplanned.rows
+        if (slot := self.unplanned[0]) is not None:
+            yield slot * self.slot_ms, self.unplanned[1]
         for first_slot, plan in self.left.plans.items():
             if first_slot >= each.cursor:
                 yield plan.first_slot * self.slot_ms, plan.rows

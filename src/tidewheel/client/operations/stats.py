@@ -25,7 +25,7 @@ from tidewheel.client.operations.histogram import (
     later,
     loads,
 )
-from tidewheel.client.operations.in_flight import LateMessages, Unplanned, undelivered
+from tidewheel.client.operations.in_flight import LateMessages, undelivered
 from tidewheel.client.operations.subscription_queues import dead_letter_queue
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue
@@ -202,7 +202,7 @@ def topic_stats(storage: Storage, sqs: SQSClient, state: TopicState, now_ms: int
         slot_ms=slot_ms,
         now_ms=now_ms,
         planned=state.planned,
-        unplanned=Unplanned(next_due, _rows(unplanned) - _rows(later(unplanned, now_ms // slot_ms + 1))),
+        unplanned=(next_due, _rows(unplanned) - _rows(later(unplanned, now_ms // slot_ms + 1))),
         left=left,
         opened=opened,
         parks=parks,

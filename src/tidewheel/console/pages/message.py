@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +25,6 @@ _TAKEN_IN = timedelta(seconds=BULK_WINDOW_S + 60)
 _UNDER_WAY = (Place.PLANNED, Place.DELIVERING, Place.PARKED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A step of a message's life. about: whether the time is expected or computed, not recorded."""
-
-    word: str
-    at: datetime | None = None
-    about: bool = False
-    now: bool = False
-    past: bool = False
-
-
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     """Reads the message's status."""
     topic, id = request.path_params["topic"], request.path_params["id"]
@@ -51,13 +39,13 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         if status.state is MessageState.UNKNOWN and in_queue:
             values["next"] = "It went to the queues without a ledger, since it was due soon after it was sent."
         elif status.state is MessageState.UNKNOWN and sent_at and console.now() < sent_at + _TAKEN_IN:
-            values |= {"steps": [Step(word="ingest queue", at=sent_at, now=True)], "next": "It is being taken in."}
+            values |= {"steps": _steps(_WAY[:1], _WAY[0], {_WAY[0]: sent_at}), "next": "It is being taken in."}
         values |= _body(console, status)
         values |= {"open": status.can_be_stopped, "ended": status.state in ENDS}
     return "message.html", values
 
 
-def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list[Step]:
+def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Returns the steps of a message's life, with its present.
 
     Args:
@@ -65,14 +53,13 @@ def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list
         queued: subscription -> state of its copy in the queue, which only a local service's console knows.
     """
     sent_at = None if status.message is None else status.message.sent_at
-    begun = [Step(word="ingest queue", at=sent_at, past=True)]
     sent = min((each.sent_from for each in status.subscriptions if each.sent_from is not None), default=None)
     taken = max((each.taken_at for each in status.subscriptions if each.taken_at is not None), default=None)
     times = {"ingest queue": sent_at, "sealed": status.seals_at, "sent": sent or status.deliver_at, "taken": taken}
     if status.state is MessageState.UNKNOWN and not queued:
-        return [Step(word="unknown", now=True)]
+        return _steps(["unknown"], "unknown", {})
     if status.state in ENDS:
-        return [*begun, Step(word="waiting", past=True), Step(word=status.state, now=True)]
+        return _steps([*_WAY[:2], status.state], status.state, {"ingest queue": sent_at})
     present, way = str(status.state), list(_WAY)
     places = {each.place for each in status.subscriptions} & set(_UNDER_WAY)
     if places:
@@ -89,15 +76,17 @@ def life(status: MessageStatus, queued: Mapping[str, str] | None = None) -> list
             present = "taken" if status.claimed_by else "sent"
         if "dead letter" in (queued or {}).values():
             way.append(present := "dead letter")
+    about = ("sealed",) if sent is not None or way.index("sent") <= way.index(present) else ("sealed", "sent")
+    return _steps(way, present, times, about)
+
+
+def _steps(
+    way: Sequence[str], present: str, times: Mapping[str, datetime | None], about: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Returns the steps of a way. about: those whose time is expected or computed, not recorded."""
     at = way.index(present)
     return [
-        Step(
-            word=word,
-            at=times.get(word),
-            about=word == "sealed" or (word == "sent" and sent is None and number > at),
-            now=number == at,
-            past=number < at,
-        )
+        {"word": word, "at": times.get(word), "about": word in about, "now": number == at, "past": number < at}
         for number, word in enumerate(way)
     ]
 
