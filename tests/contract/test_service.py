@@ -23,21 +23,11 @@ from tidewheel.model.settings import ServiceSettings
 ENVIRONMENT = {
     f"TIDEWHEEL_{name}": f"the-{name.lower()}"
     for name in (
-        "STACK",
-        "TABLE",
-        "S3_BUCKET",
-        "URGENT_QUEUE_URL",
-        "BULK_QUEUE_URL",
-        "WORK_QUEUE_URL",
-        "REFUSED_QUEUE_URL",
-        "SCHEDULE_GROUP",
-        "SCHEDULE_ROLE_ARN",
-        "DISPATCH_ARN",
-        "SCHEDULE_DEAD_LETTER_ARN",
-        "COMPACT_FUNCTION",
+        "STACK", "TABLE", "S3_BUCKET", "URGENT_QUEUE_URL", "BULK_QUEUE_URL", "WORK_QUEUE_URL", "REFUSED_QUEUE_URL",
+        "SCHEDULE_GROUP", "SCHEDULE_ROLE_ARN", "DISPATCH_ARN", "SCHEDULE_DEAD_LETTER_ARN", "COMPACT_FUNCTION",
         "MERGE_JOB",
     )
-}
+}  # fmt: skip
 
 
 def test_the_service_has_the_environments_settings_and_its_clock(monkeypatch: pytest.MonkeyPatch, aws: None) -> None:

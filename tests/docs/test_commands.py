@@ -74,20 +74,8 @@ ON_SPARK = {"merge", "rebuild", "import"}
 
 
 NOT_OURS = (
-    ".venv/bin/python",
-    "aws",
-    "cd",
-    "cdk",
-    "date",
-    "docker",
-    "export",
-    "git",
-    "node",
-    "npm",
-    "npx",
-    "pip",
-    "python",
-)
+    ".venv/bin/python", "aws", "cd", "cdk", "date", "docker", "export", "git", "node", "npm", "npx", "pip", "python",
+)  # fmt: skip
 """Commands of shell blocks that this project does not define."""
 MENTIONED = ("Exit", "MissingParameter", "NoArgsIsHelpError", "UnfinishedCommand")
 """Errors of a command that prose names without all that it takes; --help is an Exit."""

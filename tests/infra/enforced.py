@@ -463,26 +463,9 @@ def fails_for_good(world: World) -> None:
 FLOWS: dict[str, Callable[[World], None]] = {
     flow.__name__: flow
     for flow in (
-        waits_in_ledgers,
-        goes_direct,
-        comes_twice,
-        breaks,
-        is_a_burst,
-        is_refused,
-        lost_its_schedule,
-        is_merged_small,
-        is_refused_a_merge,
-        is_merged_large,
-        lost_a_ledger,
-        lost_a_plan,
-        is_foreign_and_large,
-        is_plain,
-        is_claimed,
-        is_put_off,
-        is_deleted,
-        is_collected_by_dispatch,
-        is_paused_for_long,
-        fails_for_good,
+        waits_in_ledgers, goes_direct, comes_twice, breaks, is_a_burst, is_refused, lost_its_schedule, is_merged_small,
+        is_refused_a_merge, is_merged_large, lost_a_ledger, lost_a_plan, is_foreign_and_large, is_plain, is_claimed,
+        is_put_off, is_deleted, is_collected_by_dispatch, is_paused_for_long, fails_for_good,
     )
-}
+}  # fmt: skip
 """Name -> what a topic, or a message of it, goes through."""

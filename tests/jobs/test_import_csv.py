@@ -188,22 +188,10 @@ def test_rows_keep_their_places_around_malformed_ones_whatever_the_chunks(small:
 @pytest.mark.parametrize(
     "line",
     [
-        'T,"a"b',
-        'T,"a" ',
-        'T, "a"',
-        '"T" ,a',
-        'T,5" pipe',
-        'T,a""b',
-        'T,"{"id":0}"',
-        'T,"\\"x\\""',
-        "T,a\rb",
-        "T",
-        "T,a,b",
-        ",,",
-        " ",
-        'T,"a"\rb',
+        'T,"a"b', 'T,"a" ', 'T, "a"', '"T" ,a', 'T,5" pipe', 'T,a""b', 'T,"{"id":0}"', 'T,"\\"x\\""', "T,a\rb", "T",
+        "T,a,b", ",,", " ", 'T,"a"\rb',
     ],
-)
+)  # fmt: skip
 def test_a_malformed_row_is_rejected_by_its_number_and_the_others_go_on(bench: Bench, line: str) -> None:
     path = bench.folder / "in.csv"
     bad = line.replace("T", AT)

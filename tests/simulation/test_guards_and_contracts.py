@@ -52,22 +52,9 @@ UNHELD = {
 
 
 SUITES = (
-    "buckets",
-    "checks",
-    "claims",
-    "deletions",
-    "deliveries",
-    "keys",
-    "layout",
-    "merges",
-    "parks",
-    "plans",
-    "recurring",
-    "subscriptions",
-    "tombstones",
-    "topic_list",
-    "topic_states",
-)
+    "buckets", "checks", "claims", "deletions", "deliveries", "keys", "layout", "merges", "parks", "plans",
+    "recurring", "subscriptions", "tombstones", "topic_list", "topic_states",
+)  # fmt: skip
 """Files of `tests/contract`, without their `test_`."""
 
 

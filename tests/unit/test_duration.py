@@ -40,36 +40,11 @@ def test_a_delay_is_read_to_the_millisecond_above(delay: object, expected: int) 
 @pytest.mark.parametrize(
     "delay",
     [
-        True,
-        False,
-        math.nan,
-        math.inf,
-        -math.inf,
-        -1,
-        -0.001,
-        "-5s",
-        "5",
-        "",
-        "  ",
-        "5 minutes",
-        "1h extra",
-        "٣s",
-        "9" * 400 + "s",
-        timedelta(milliseconds=-1),
-        timedelta.max,
-        timedelta.min,
-        10**400,
-        -(10**400),
-        pytest.param(10**5000, id="5001 digits"),
-        1e308,
-        -1e308,
-        3653 * 86_400 + 0.001,
-        "3654d",
-        None,
-        [1],
-        b"5s",
+        True, False, math.nan, math.inf, -math.inf, -1, -0.001, "-5s", "5", "", "  ", "5 minutes", "1h extra", "٣s",
+        "9" * 400 + "s", timedelta(milliseconds=-1), timedelta.max, timedelta.min, 10**400, -(10**400),
+        pytest.param(10**5000, id="5001 digits"), 1e308, -1e308, 3653 * 86_400 + 0.001, "3654d", None, [1], b"5s",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_delay_is_refused_with_advice(delay: object) -> None:
     with pytest.raises(InvalidValue, match="delay="):
         delay_ms(delay)  # type: ignore[arg-type]
@@ -113,20 +88,11 @@ def test_a_time_is_read_and_a_past_one_means_now(deliver_at: datetime | float, e
 @pytest.mark.parametrize(
     "deliver_at",
     [
-        datetime(2027, 1, 15, 8),
-        True,
-        math.nan,
-        math.inf,
-        10**400,
-        pytest.param(10**5000, id="5001 digits"),
-        1e308,
-        1_800_000_000_000,
-        "2027-01-15T08:00:00Z",
-        None,
-        datetime.max.replace(tzinfo=UTC),
+        datetime(2027, 1, 15, 8), True, math.nan, math.inf, 10**400, pytest.param(10**5000, id="5001 digits"), 1e308,
+        1_800_000_000_000, "2027-01-15T08:00:00Z", None, datetime.max.replace(tzinfo=UTC),
         datetime.max.replace(tzinfo=timezone(timedelta(hours=-23))),
     ],
-)
+)  # fmt: skip
 def test_naive_endless_and_far_times_are_refused(deliver_at: object) -> None:
     with pytest.raises(InvalidValue, match="deliver_at="):
         deliver_at_ms(deliver_at, NOW_MS)  # type: ignore[arg-type]

@@ -164,24 +164,11 @@ def deep() -> list[Any]:
 @pytest.mark.parametrize(
     "body",
     [
-        "",
-        b"",
-        {1, 2},
-        pytest.param(object(), id="an object"),
-        float("nan"),
-        [float("inf")],
-        {(1, 2): 3},
-        circular(),
-        "\0",
-        "a\x0bb",
-        "\ud800",
-        {"k": "\udfff"},
-        {"\ud83d": 1},
-        "\ufffe",
-        "\uffff",
+        "", b"", {1, 2}, pytest.param(object(), id="an object"), float("nan"), [float("inf")], {(1, 2): 3}, circular(),
+        "\0", "a\x0bb", "\ud800", {"k": "\udfff"}, {"\ud83d": 1}, "\ufffe", "\uffff",
     ],
     ids=repr,
-)
+)  # fmt: skip
 def test_a_body_that_sqs_or_json_refuses_is_refused_with_advice(body: Any) -> None:
     with pytest.raises(InvalidValue, match="body="):
         check(body)
@@ -270,19 +257,11 @@ def test_a_delivered_message_is_what_was_sent(body: Any, attributes: dict[str, s
 @pytest.mark.parametrize(
     "header",
     [
-        None,
-        "",
-        "[]",
-        "7",
-        "{}",
-        "[" * 100_000,
-        json.dumps({"id": "no", "enc": 0, "sent": 0}),
-        json.dumps({"id": "0" * 26, "enc": 9, "sent": 0}),
-        json.dumps({"id": "0" * 26, "enc": 0, "sent": 1e300}),
-        json.dumps({"id": "0" * 26, "enc": 0, "sent": "x"}),
-        json.dumps({"id": "7" + "Z" * 25, "enc": 0, "sent": 0}),
+        None, "", "[]", "7", "{}", "[" * 100_000, json.dumps({"id": "no", "enc": 0, "sent": 0}),
+        json.dumps({"id": "0" * 26, "enc": 9, "sent": 0}), json.dumps({"id": "0" * 26, "enc": 0, "sent": 1e300}),
+        json.dumps({"id": "0" * 26, "enc": 0, "sent": "x"}), json.dumps({"id": "7" + "Z" * 25, "enc": 0, "sent": 0}),
     ],
-)
+)  # fmt: skip
 def test_a_message_that_tidewheel_did_not_deliver_is_refused(header: str | None) -> None:
     raw = delivered(check())
     raw["MessageAttributes"] = {} if header is None else {HEADER_ATTRIBUTE: {"StringValue": header}}
