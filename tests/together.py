@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-TOGETHER = {
-    "tests/infra/": "the CDK",
-    "tests/spark/": "Spark",
-}
+TOGETHER = {"tests/infra/": "the CDK", "tests/spark/": "Spark"}
 """Beginnings of tests, and the process that they share in a worker. It takes seconds to start."""
 APART = tuple(
     f"tests/infra/test_{name}"

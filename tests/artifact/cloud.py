@@ -62,11 +62,7 @@ class Cloud:
     """
 
     def __init__(
-        self,
-        parts: Parts,
-        folder: Path,
-        endpoints: Endpoints | None = None,
-        clock: MovedClock | None = None,
+        self, parts: Parts, folder: Path, endpoints: Endpoints | None = None, clock: MovedClock | None = None
     ) -> None:
         self._parts, self._folder = parts, folder
         self.clock = clock or MovedClock(folder / "clock", START_MS)

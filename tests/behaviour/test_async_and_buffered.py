@@ -7,10 +7,7 @@ import asyncio
 import pytest
 
 from tests.behaviour.topic import Topic
-from tidewheel import (
-    AsyncTidewheel,
-    UnknownTopic,
-)
+from tidewheel import AsyncTidewheel, UnknownTopic
 
 
 @pytest.mark.story

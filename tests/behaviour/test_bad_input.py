@@ -135,10 +135,7 @@ BAD_CALLS: dict[str, tuple[Call, str]] = {
     "ledgers, none": (lambda t: t.client.ledgers(t.name, 0), "n=0"),
     "ledgers, text": (lambda t: t.client.ledgers(t.name, "3"), "n='3'"),  # type: ignore[arg-type]
     "ledgers, after": (lambda t: t.client.ledgers(t.name, after="x"), "after='x'"),
-    "purge, nothing": (
-        lambda t: t.client.purge(t.name, start=t.stack.now(), end=t.stack.now()),
-        "end=",
-    ),
+    "purge, nothing": (lambda t: t.client.purge(t.name, start=t.stack.now(), end=t.stack.now()), "end="),
     "purge, naive": (lambda t: t.client.purge(t.name, start=datetime(2026, 5, 1)), "start=datetime.datetime(2026, 5"),
     "receive, number": (lambda t: t.client.receive(t.name, "billing", max_messages=0), "max_messages=0"),
     "receive, wait": (lambda t: t.client.receive(t.name, "billing", wait_s=21), "wait_s=21"),

@@ -10,16 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tests.behaviour.topic import Topic
-from tidewheel import (
-    Cancelled,
-    ClaimFailed,
-    Consumer,
-    MessageState,
-    QueueUnavailable,
-    ReceivedMessage,
-    TooLate,
-    Worker,
-)
+from tidewheel import Cancelled, ClaimFailed, Consumer, MessageState, QueueUnavailable, ReceivedMessage, TooLate, Worker
 from tidewheel.client import receiving
 from tidewheel.client.worker import serving
 

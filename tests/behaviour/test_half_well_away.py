@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviour.test_half_well_ingest import (
-    HOUR_S,
-    MINUTE_S,
-    TOPIC,
-    a_message,
-    opened,
-    put_pack,
-    refused,
-    taken,
-)
+from tests.behaviour.test_half_well_ingest import HOUR_S, MINUTE_S, TOPIC, a_message, opened, put_pack, refused, taken
 from tests.flows.alone import local_engine
 from tests.recorded_queues import RecordedTidewheel
 from tidewheel.flows.delivery.refusing import note_away

@@ -256,9 +256,7 @@ def test_keys_of_a_sender_whose_clock_is_behind_are_in_order_after_a_purge() -> 
     stack.advance(seconds=1)
     for number in range(3):
         put_pack(
-            stack,
-            a_message(stack, f"{number}", 3 * HOUR_S, key="k", seq=number, replace=True),
-            sent_in_ms=-30_000,
+            stack, a_message(stack, f"{number}", 3 * HOUR_S, key="k", seq=number, replace=True), sent_in_ms=-30_000
         )
         stack.advance(seconds=1)
     client.send(TOPIC, "the last", delay=3 * HOUR_S, key="k", replace=True)

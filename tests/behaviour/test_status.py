@@ -86,10 +86,7 @@ def test_a_message_is_sealed_until_every_subscription_has_it(memory: MemoryTidew
     status = client.get("orders", sent.id)
     assert status.state is MessageState.SEALED
     progress = {each.name: (each.state, each.place, each.sent) for each in status.subscriptions}
-    assert progress == {
-        "audit": ("PAUSED", "planned", False),
-        "billing": ("ACTIVE", "sent", True),
-    }
+    assert progress == {"audit": ("PAUSED", "planned", False), "billing": ("ACTIVE", "sent", True)}
     client.create_subscription("orders", "late")  # begins after it, so it does not count
     client.resume("orders", "audit")
     memory.advance(minutes=6)

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidewheel.errors import (
-    InvalidValue,
-    QueueUnavailable,
-)
+from tidewheel.errors import InvalidValue, QueueUnavailable
 from tidewheel.local import MemoryTidewheel
 
 

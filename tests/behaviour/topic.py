@@ -47,10 +47,7 @@ def record_of(raw: Any) -> dict[str, Any]:
 def receive_raw(sqs: Any, queue_url: str) -> list[dict[str, Any]]:
     """Takes messages of a queue as plain boto3 does, with all attributes."""
     answer = sqs.receive_message(
-        QueueUrl=queue_url,
-        MaxNumberOfMessages=10,
-        MessageAttributeNames=["All"],
-        MessageSystemAttributeNames=["All"],
+        QueueUrl=queue_url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], MessageSystemAttributeNames=["All"]
     )
     return list(answer.get("Messages", []))
 

@@ -61,10 +61,7 @@ def make_table(dynamodb: Any) -> str:
 
 
 def _key_schema(partition_key: str, sort_key: str) -> list[dict[str, str]]:
-    return [
-        {"AttributeName": partition_key, "KeyType": "HASH"},
-        {"AttributeName": sort_key, "KeyType": "RANGE"},
-    ]
+    return [{"AttributeName": partition_key, "KeyType": "HASH"}, {"AttributeName": sort_key, "KeyType": "RANGE"}]
 
 
 def make_s3_bucket(s3: Any) -> str:

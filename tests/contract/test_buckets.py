@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from tests.contract.aws_resources import counted
-from tests.contract.builders import (
-    Store,
-    a_bucket,
-    a_segment,
-    a_state,
-    some_trash,
-)
+from tests.contract.builders import Store, a_bucket, a_segment, a_state, some_trash
 from tests.contract.conftest import aws_store
 from tidewheel import clock as clocks
 from tidewheel.clock import ManualClock

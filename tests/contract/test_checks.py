@@ -7,13 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.contract.builders import (
-    Store,
-    a_delivery,
-    a_park,
-    a_state,
-    raise_next_slot,
-)
+from tests.contract.builders import Store, a_delivery, a_park, a_state, raise_next_slot
 from tests.contract.conftest import aws_store
 from tidewheel.model.topic_state import NextWork
 from tidewheel.storage import table_keys

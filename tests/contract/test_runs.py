@@ -42,11 +42,7 @@ def test_merges_that_are_started_are_noted_in_memory() -> None:
     port: Runs = memory
     port.merge("orders")
     assert port.merge_large(["orders", "mail"])
-    assert memory.merges == [
-        ("orders", MergeSize.SMALL),
-        ("orders", MergeSize.LARGE),
-        ("mail", MergeSize.LARGE),
-    ]
+    assert memory.merges == [("orders", MergeSize.SMALL), ("orders", MergeSize.LARGE), ("mail", MergeSize.LARGE)]
 
 
 def test_a_merge_is_one_request_on_aws_and_so_are_all_large_ones() -> None:

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.builders import (
-    Store,
-    a_state,
-    raise_next_slot,
-    some_trash,
-)
+from tests.contract.builders import Store, a_state, raise_next_slot, some_trash
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import NextWork, Purge
 

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flows.world import (
-    DAY,
-    HOUR,
-    MINUTE,
-    START_MS,
-    TOPIC,
-    CrashingPorts,
-    World,
-    ids_of,
-    once,
-)
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, CrashingPorts, World, ids_of, once
 from tidewheel.errors import CorruptMetadata, DelayTooLong
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.planning import DueBuckets

@@ -80,9 +80,7 @@ def test_what_fails_after_the_commit_comes_again_together_and_is_stored_once(mon
     assert [bucket.rows for bucket in world.service.buckets.all(TOPIC)] == [3]
 
 
-def test_the_progress_of_a_pack_is_known_for_as_long_as_queues_keep_the_pack(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_progress_of_a_pack_is_known_for_as_long_as_queues_keep_the_pack(monkeypatch: pytest.MonkeyPatch) -> None:
     world, ends_s = World(), []
     put = world.service.notes.put
 

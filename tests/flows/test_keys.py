@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.world import (
-    DAY,
-    HOUR,
-    MINUTE,
-    START_MS,
-    TOPIC,
-    CrashingPorts,
-    World,
-    deaths,
-    once,
-)
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, CrashingPorts, World, deaths, once
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.delivery.cancel import Cancelled, TooLate, cancel, cancel_key
 from tidewheel.flows.delivery.keys import settle_keys

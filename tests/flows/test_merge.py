@@ -9,16 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.flows.alone import write_one
-from tests.flows.world import (
-    DAY,
-    HOUR,
-    MINUTE,
-    START_MS,
-    TOPIC,
-    World,
-    ids_of,
-    once,
-)
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, World, ids_of, once
 from tests.stored import altered
 from tidewheel.clock import ManualClock
 from tidewheel.errors import NotConfigured

@@ -17,14 +17,7 @@ from tidewheel.flows.maintenance.checkpoint import checkpoint_topic, find_checkp
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S, sweep_orphans_daily
 from tidewheel.flows.recovery.audit import audit
 from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.model.object_names import (
-    CHECKPOINTS,
-    LEDGERS,
-    checkpoint_name,
-    import_name,
-    ledger_name,
-    staged_name,
-)
+from tidewheel.model.object_names import CHECKPOINTS, LEDGERS, checkpoint_name, import_name, ledger_name, staged_name
 from tidewheel.storage.buckets import Buckets
 
 GRACE = ORPHAN_GRACE_S * 1000

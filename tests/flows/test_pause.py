@@ -9,24 +9,10 @@ from typing import Any
 import pytest
 
 from tests.flows.alone import sweep_orphans
-from tests.flows.world import (
-    DAY,
-    HOUR,
-    MINUTE,
-    START_MS,
-    TOPIC,
-    Crash,
-    CrashingPorts,
-    World,
-    ids_of,
-    once,
-)
+from tests.flows.world import DAY, HOUR, MINUTE, START_MS, TOPIC, Crash, CrashingPorts, World, ids_of, once
 from tests.recorded_queues import RecordedQueues
 from tests.stored import stored
-from tidewheel.errors import (
-    QueueUnavailable,
-    UnknownSubscription,
-)
+from tidewheel.errors import QueueUnavailable, UnknownSubscription
 from tidewheel.flows.administration import pause as states
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.deliver import deliver_part

@@ -63,12 +63,7 @@ def test_a_time_that_no_clock_shows_is_refused_since_no_consumer_could_read_the_
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"key": "\\" * 250, "seq": 1},
-        {"recurring": "水" * 250},
-        {"first_version": ["水" * 250, 1, 2]},
-    ],
+    "options", [{"key": "\\" * 250, "seq": 1}, {"recurring": "水" * 250}, {"first_version": ["水" * 250, 1, 2]}]
 )
 def test_a_message_that_its_header_makes_too_large_for_sqs_is_refused_by_ingest(options: dict[str, Any]) -> None:
     fields = fields_of(_packed(Message(body="x", key="k" if "key" in options else None))) | {"opts": [options]}

@@ -54,11 +54,7 @@ def fetch() -> Parts:
     Raises:
         ToolMissing: Maven or Go failed, and its output says why.
     """
-    return Parts(
-        dynamodb_local=_jars("dynamodb-local"),
-        elasticmq=_jars("elasticmq"),
-        versitygw=_versitygw(),
-    )
+    return Parts(dynamodb_local=_jars("dynamodb-local"), elasticmq=_jars("elasticmq"), versitygw=_versitygw())
 
 
 def _jars(name: str) -> Path:

@@ -226,10 +226,7 @@ https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html,
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html,
 https://docs.aws.amazon.com/scheduler/latest/UserGuide/monitoring-cloudwatch.html
 """
-VALUES = {
-    "FunctionName": "AWS::Lambda::Function",
-    "QueueName": "AWS::SQS::Queue",
-}
+VALUES = {"FunctionName": "AWS::Lambda::Function", "QueueName": "AWS::SQS::Queue"}
 """Dimensions whose value is a resource of the template -> its type."""
 
 
@@ -255,10 +252,7 @@ def test_each_metric_that_an_alarm_reads_is_emitted_under_its_dimensions(
     # The sweep's calls are read twice: as a share of them, and for their absence.
     assert [series.name for series, times in Counter(read).items() if times > 1] == ["Invocations"]
     [group] = [each["Properties"] for each in production.values() if each["Type"] == "AWS::Scheduler::ScheduleGroup"]
-    named = {
-        "ScheduleGroup": {reference(group["Name"])},
-        metrics.DIMENSION: {STACK},
-    }
+    named = {"ScheduleGroup": {reference(group["Name"])}, metrics.DIMENSION: {STACK}}
     for series in read:
         assert series.name in EMITTED[series.namespace, *(name for name, _ in series.dimensions)]
         for name, value in series.dimensions:

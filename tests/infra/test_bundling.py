@@ -19,14 +19,7 @@ from tests.conftest import REPOSITORY
 from tests.infra.variants import template_of
 from tidewheel.cdk import bundling, job_code, pinned_packages
 from tidewheel.cdk.archive import files_of, fingerprint, write_archive
-from tidewheel.cdk.bundling import (
-    LAMBDA_LIMIT_BYTES,
-    LIMIT_BYTES,
-    PACKAGES,
-    functions_hash,
-    handler_of,
-    own_files,
-)
+from tidewheel.cdk.bundling import LAMBDA_LIMIT_BYTES, LIMIT_BYTES, PACKAGES, functions_hash, handler_of, own_files
 from tidewheel.cdk.job_code import job_files, write_wheels
 from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, Machine, index_for_uv, install, pinned
 from tidewheel.errors import BundleFailed
@@ -101,8 +94,7 @@ def test_files_are_left_out_by_their_names_and_no_folder_stays_empty(
 
 
 @pytest.mark.parametrize(
-    ("options", "machine"),
-    [([], LAMBDA), (["--architecture", "aarch64"], LAMBDA), (["--architecture", "x86_64"], X86)],
+    ("options", "machine"), [([], LAMBDA), (["--architecture", "aarch64"], LAMBDA), (["--architecture", "x86_64"], X86)]
 )
 def test_the_command_writes_both_archives_for_the_machine_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], machine: Machine
@@ -351,8 +343,7 @@ def test_the_jobs_get_their_modules_as_one_file_that_ends_in_zip(
 
 
 @pytest.mark.parametrize(
-    ("variable", "stacks"),
-    [({"TIDEWHEEL_BUNDLE": "1"}, ["**"]), ({"TIDEWHEEL_BUNDLE": "0"}, []), ({}, None)],
+    ("variable", "stacks"), [({"TIDEWHEEL_BUNDLE": "1"}, ["**"]), ({"TIDEWHEEL_BUNDLE": "0"}, []), ({}, None)]
 )
 def test_the_command_line_decides_on_bundling_unless_the_variable_does(
     variable: dict[str, str], stacks: list[str] | None

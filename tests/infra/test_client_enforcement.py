@@ -11,25 +11,13 @@ from botocore.exceptions import ClientError
 from tests.iam.iam_policy import allowed
 from tests.iam.iam_resources import asked
 from tests.iam_requests import requests_of
-from tests.infra.test_client_permissions import (
-    CALLS,
-    MINE,
-    OTHER,
-    World,
-    statements,
-)
+from tests.infra.test_client_permissions import CALLS, MINE, OTHER, World, statements
 from tests.infra.variants import DEDICATED, local_template_of
 from tidewheel import Cancelled, Rescheduled, TooLate
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.worker.consumer import Consumer
 from tidewheel.local import LocalTidewheel
-from tidewheel.policies import (
-    RECEIVE,
-    ConsumerAction,
-    Statement,
-    consumer_statements,
-    sender_statements,
-)
+from tidewheel.policies import RECEIVE, ConsumerAction, Statement, consumer_statements, sender_statements
 
 pytestmark = pytest.mark.long
 

@@ -42,10 +42,7 @@ def test_a_change_of_the_stack_changes_the_text(template: Template) -> None:
 
 
 def test_check_fails_on_a_stale_file_and_says_what_to_do(
-    template: Template,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    template: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "local" / "template.json"
     monkeypatch.setattr(local_template, "PATH", path)

@@ -63,9 +63,7 @@ class Deaf:
 def app_of(environment: Environment, folder: Path, *, nag: bool = False) -> App:
     """Returns the app with one environment, before synthesis."""
     return build_app(
-        outdir=str(folder),
-        overrides={BUNDLING_STACKS: [], "stack": DEFAULT_STACK, "nag": nag},
-        environment=environment,
+        outdir=str(folder), overrides={BUNDLING_STACKS: [], "stack": DEFAULT_STACK, "nag": nag}, environment=environment
     )
 
 

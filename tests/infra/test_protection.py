@@ -12,13 +12,7 @@ from tests.infra.variants import KEY_ARN, VARIANTS, template_of
 if TYPE_CHECKING:
     from tests.infra.conftest import StackTemplate
 
-STATEFUL = {
-    "AWS::DynamoDB::Table",
-    "AWS::KMS::Key",
-    "AWS::Logs::LogGroup",
-    "AWS::S3::Bucket",
-    "AWS::SQS::Queue",
-}
+STATEFUL = {"AWS::DynamoDB::Table", "AWS::KMS::Key", "AWS::Logs::LogGroup", "AWS::S3::Bucket", "AWS::SQS::Queue"}
 """What holds something that a new deployment would not bring back."""
 
 DERIVED = {"AWS::Glue::Database", "AWS::Glue::Table", "AWS::Scheduler::ScheduleGroup"}
@@ -55,10 +49,7 @@ def test_with_a_key_all_that_is_stored_is_encrypted_with_it(variant: str) -> Non
         assert rule["BucketKeyEnabled"] is True
     for table in stack.of_type("AWS::DynamoDB::Table").values():
         assert table["SSESpecification"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key}
-    for type_, property_ in (
-        ("AWS::SQS::Queue", "KmsMasterKeyId"),
-        ("AWS::Logs::LogGroup", "KmsKeyId"),
-    ):
+    for type_, property_ in (("AWS::SQS::Queue", "KmsMasterKeyId"), ("AWS::Logs::LogGroup", "KmsKeyId")):
         found = stack.of_type(type_)
         assert found and all(each[property_] == key for each in found.values())
     assert all("KmsMasterKeyId" in topic for topic in stack.of_type("AWS::SNS::Topic").values())
@@ -73,10 +64,7 @@ def test_a_key_of_its_own_is_rotated_and_lets_only_logs_and_alarms_use_it_beside
     account = [name for name in by_principal if ":root" in name]
     [logs] = [statement for name, statement in by_principal.items() if "logs." in name]
     services = set(by_principal) - set(account) - {json.dumps(logs["Principal"], sort_keys=True)}
-    assert services == {
-        '{"Service": "cloudwatch.amazonaws.com"}',
-        '{"Service": "events.amazonaws.com"}',
-    }
+    assert services == {'{"Service": "cloudwatch.amazonaws.com"}', '{"Service": "events.amazonaws.com"}'}
     assert set(logs["Condition"]) == {"ArnLike"}
     assert len(account) == 1
     assert "kms:*" not in str([by_principal[name] for name in services]) + str(logs)

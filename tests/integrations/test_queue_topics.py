@@ -47,8 +47,7 @@ def test_a_topic_can_be_given_by_the_queues_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topics", "said"),
-    [({"default": "no spaces"}, "48 letters"), ({"a": "one", "b": "one"}, "a topic of its own")],
+    ("topics", "said"), [({"default": "no spaces"}, "48 letters"), ({"a": "one", "b": "one"}, "a topic of its own")]
 )
 def test_topics_that_cannot_be_are_refused_at_once(topics: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidValue, match=said):

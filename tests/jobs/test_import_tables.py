@@ -146,11 +146,7 @@ def test_input_of_another_s3_bucket_is_read_as_the_role_that_is_named_and_nothin
         arguments = {"topic": TOPIC, "input": url, "format": format_, "input-role": role}
         with SlowEndpoint(stack.endpoint_url) as endpoint:
             report = run_job(
-                "import_messages",
-                arguments,
-                stack_name=stack.stack_name,
-                clock=stack.clock,
-                endpoint_url=endpoint.url,
+                "import_messages", arguments, stack_name=stack.stack_name, clock=stack.clock, endpoint_url=endpoint.url
             )
         assert (report.imported, report.failed) == (1, {})
         keys = {each.access_key for each in endpoint.asked if each.path.startswith("/lake")}

@@ -108,10 +108,7 @@ def refused(*command: str, **variables: str) -> str:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
-        ((), ()),
-        (("--stack", "reminders"), ("--topic", "shop:mail,audit", "--slot-s", "5")),
-    ],
+    [((), ()), (("--stack", "reminders"), ("--topic", "shop:mail,audit", "--slot-s", "5"))],
     ids=["nothing", "a stack of another name"],
 )
 def test_the_line_to_try_sends_a_first_message_when_it_is_pasted(

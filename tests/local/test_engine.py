@@ -27,9 +27,7 @@ def test_a_delayed_message_is_released_at_its_millisecond(tmp_path: Path) -> Non
         assert toy.bodies() == [["late"]] and toy.times("worker") == [900.123]
 
 
-def test_handled_messages_are_deleted_and_failed_ones_come_again_after_the_visibility_timeout(
-    tmp_path: Path,
-) -> None:
+def test_handled_messages_are_deleted_and_failed_ones_come_again_after_the_visibility_timeout(tmp_path: Path) -> None:
     with Toy(tmp_path) as toy:
         toy.answer("worker", RuntimeError("boom"))
         toy.send("a")

@@ -38,10 +38,7 @@ def template(**mapping: Any) -> dict[str, Any]:
                 "Properties": {
                     "QueueName": "work",
                     "VisibilityTimeout": 60,
-                    "RedrivePolicy": {
-                        "deadLetterTargetArn": {"Fn::GetAtt": ["Dead", "Arn"]},
-                        "maxReceiveCount": 2,
-                    },
+                    "RedrivePolicy": {"deadLetterTargetArn": {"Fn::GetAtt": ["Dead", "Arn"]}, "maxReceiveCount": 2},
                 },
             },
             "Table": {

@@ -234,8 +234,4 @@ def test_the_page_on_imports_imports_without_spark_or_java(environments: Environ
     [example] = snippets("docs/import.md", "examples/import_messages.py")
     said = environments("[local]", "pytest").python(example, tmp_path)
     lines = [line for line in said.splitlines() if line.strip()]
-    assert lines == [
-        "2 {'due is missing': 1}",
-        "0 3",
-        "[{'customer': 'c-1'}, {'customer': 'c-2'}]",
-    ]
+    assert lines == ["2 {'due is missing': 1}", "0 3", "[{'customer': 'c-1'}, {'customer': 'c-2'}]"]

@@ -81,15 +81,7 @@ class Rules:
             client_ms = ports.clock.now_ms()
             try:
                 make(
-                    ports,
-                    send_early,
-                    read_topic_state,
-                    client_ms,
-                    name,
-                    message,
-                    rule,
-                    starts_now=True,
-                    replaces=False,
+                    ports, send_early, read_topic_state, client_ms, name, message, rule, starts_now=True, replaces=False
                 )
             finally:  # its maker may not create schedules: the next sweep does
                 self.clients.triggers.sweep_in_time()

@@ -132,13 +132,7 @@ class Watch:
             self._break(f"{message_id} came to {reader.name}, which does not take {rule.name}", life.name, rule.name)
 
     def _check_late(
-        self,
-        life: TopicLife,
-        reader: Reader,
-        message_id: MessageId,
-        due_ms: int,
-        known_ms: int | None,
-        visible_ms: int,
+        self, life: TopicLife, reader: Reader, message_id: MessageId, due_ms: int, known_ms: int | None, visible_ms: int
     ) -> None:
         """Bounds the lateness of a first copy in a calm run. `known_ms` is the time of the sender's answer."""
         first = self._promises.copies[reader.queue_url, message_id] == 1

@@ -18,13 +18,7 @@ from tests.simulation.modes import Odds
 from tests.simulation.promises import Promises, Violation
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.clock import Clock, ManualClock
-from tidewheel.errors import (
-    ClockDoubted,
-    ConcurrentModification,
-    PartLeased,
-    QueueUnavailable,
-    TidewheelError,
-)
+from tidewheel.errors import ClockDoubted, ConcurrentModification, PartLeased, QueueUnavailable, TidewheelError
 from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.triggers import SWEEP_INTERVAL_S

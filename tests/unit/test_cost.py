@@ -42,9 +42,7 @@ def test_every_unit_of_every_flow_has_a_price_and_every_request_a_latency() -> N
 
 
 @pytest.mark.parametrize("subscriptions", [1, 3])
-def test_a_million_keys_cost_a_write_a_claim_for_each_subscription_and_28_days_in_the_table(
-    subscriptions: int,
-) -> None:
+def test_a_million_keys_cost_a_write_a_claim_for_each_subscription_and_28_days_in_the_table(subscriptions: int) -> None:
     plain, claimed = (_million(subscriptions=subscriptions, keyed=each) for each in (0, 1))
     assert KEYS not in plain.messages
     assert claimed.a_million(claimed.messages[KEYS]) == pytest.approx(0.625 * (1 + subscriptions))

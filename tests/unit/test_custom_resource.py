@@ -18,15 +18,7 @@ import pytest
 from tests.service_settings import service_settings
 from tests.slow_endpoint import Mode, SlowEndpoint
 from tidewheel import deadline
-from tidewheel.aws.custom_resource import (
-    PUT_S,
-    PUT_TIMEOUT_S,
-    RESERVE_S,
-    Request,
-    Work,
-    answered,
-    put_answer,
-)
+from tidewheel.aws.custom_resource import PUT_S, PUT_TIMEOUT_S, RESERVE_S, Request, Work, answered, put_answer
 from tidewheel.aws.tries import Tries
 from tidewheel.client.connection import Connection
 from tidewheel.client.operations.declared import fulfil

@@ -57,8 +57,7 @@ def test_a_bad_delay_of_a_table_is_named_by_its_level(bad: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("1s", (1,)), ("  2h\t1d \n", (7200, 86_400)), ("30s 1m 30s", (30, 60, 30)), ("007s", (7,))],
+    ("text", "expected"), [("1s", (1,)), ("  2h\t1d \n", (7200, 86_400)), ("30s 1m 30s", (30, 60, 30)), ("007s", (7,))]
 )
 def test_rocketmqs_text_is_read(text: str, expected: tuple[int, ...]) -> None:
     assert parse_levels(text) == expected

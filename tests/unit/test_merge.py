@@ -373,13 +373,7 @@ class Simulation:
 
 @pytest.mark.parametrize(
     ("ledger_bytes", "ahead_hours"),
-    [
-        (KIB, 60 * 24),
-        (100 * KIB, 60 * 24),
-        (MIB, 60 * 24),
-        (100 * KIB, 24),
-        (10 * MIB, 60 * 24),
-    ],
+    [(KIB, 60 * 24), (100 * KIB, 60 * 24), (MIB, 60 * 24), (100 * KIB, 24), (10 * MIB, 60 * 24)],
 )
 def test_over_sixty_days_live_ledgers_stay_few_and_bytes_are_rewritten_less_than_four_times(
     ledger_bytes: int, ahead_hours: int

@@ -15,14 +15,7 @@ from tests.packs import fields_of, pack_of
 from tidewheel.errors import CorruptPack, NewerRelease
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.duration import MAX_DELAY_MS
-from tidewheel.model.message import (
-    MAX_MESSAGE_BYTES,
-    SQS_MAX_BYTES,
-    TIMES_END_MS,
-    IdSource,
-    Message,
-    id_text,
-)
+from tidewheel.model.message import MAX_MESSAGE_BYTES, SQS_MAX_BYTES, TIMES_END_MS, IdSource, Message, id_text
 from tidewheel.model.pack import (
     _MOST_HEADER_BYTES,
     MAX_MESSAGES,

@@ -7,16 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from benchmarks.peers.account import Run
-from benchmarks.peers.costs import (
-    ENVIRONMENT,
-    Counted,
-    Line,
-    counted,
-    counted_cost,
-    per_day,
-    tidewheel_cost,
-    workload,
-)
+from benchmarks.peers.costs import ENVIRONMENT, Counted, Line, counted, counted_cost, per_day, tidewheel_cost, workload
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stream import Outcome
 from tidewheel.cost.bill import ENVIRONMENTS, bill

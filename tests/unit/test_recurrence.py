@@ -408,10 +408,7 @@ def test_a_shift_moves_each_time_by_the_same_and_loses_none(expression: str | No
 
 @pytest.mark.parametrize("bad", [-1, 1.5, True, None, "0", ms("2027-01-01") * 1000, 10**400])
 def test_what_is_no_time_is_refused(bad: Any) -> None:
-    for ask in (
-        lambda: parse_rule("0 9 * * *", None, start_ms=bad),
-        lambda: Rule(cron="0 9 * * *", start_ms=bad),
-    ):
+    for ask in (lambda: parse_rule("0 9 * * *", None, start_ms=bad), lambda: Rule(cron="0 9 * * *", start_ms=bad)):
         with pytest.raises(InvalidValue, match="UTC milliseconds"):
             ask()
 

@@ -91,12 +91,7 @@ def texts(rows: pa.Table) -> list[str]:
     expires_in_ms=st.none() | st.integers(1, 1 << 40),
 )
 def test_a_retry_of_a_retry_carries_the_first_ones_body_attributes_key_version_and_id(
-    body: str,
-    attributes: dict[str, str],
-    key: str | None,
-    seq: int,
-    subscription: str,
-    expires_in_ms: int | None,
+    body: str, attributes: dict[str, str], key: str | None, seq: int, subscription: str, expires_in_ms: int | None
 ) -> None:
     attributes.pop(HEADER_ATTRIBUTE, None)
     options = {} if key is None else {"key": key, "seq": seq}

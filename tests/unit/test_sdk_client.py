@@ -18,13 +18,7 @@ from tidewheel.client.operations.subscription_queues import MAX_QUEUE_NAME, queu
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.client.topic_cache import CACHE_MS
 from tidewheel.clock import ManualClock, utc
-from tidewheel.errors import (
-    AlreadyExists,
-    DeleteFailed,
-    InvalidValue,
-    NotConfigured,
-    UnknownTopic,
-)
+from tidewheel.errors import AlreadyExists, DeleteFailed, InvalidValue, NotConfigured, UnknownTopic
 from tidewheel.flows.administration.subscribe import create_subscription, create_topic
 from tidewheel.flows.administration.update_topic import FIXED
 from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient

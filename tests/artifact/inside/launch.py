@@ -48,11 +48,7 @@ def move_time(clock_file):
     # all: what C code makes would be of the other class. So they are replaced in the class itself.
     _replace(datetime.datetime, "now", classmethod(lambda cls, tz=None: cls.fromtimestamp(now_s(), tz)))
     utc = datetime.UTC
-    _replace(
-        datetime.datetime,
-        "utcnow",
-        classmethod(lambda cls: cls.fromtimestamp(now_s(), utc).replace(tzinfo=None)),
-    )
+    _replace(datetime.datetime, "utcnow", classmethod(lambda cls: cls.fromtimestamp(now_s(), utc).replace(tzinfo=None)))
 
 
 def _replace(owner, name, value):

@@ -15,18 +15,8 @@ GUARDS = (
         always("isinstance"),
         worlds.MOVE_CANCEL,
     ),
-    Guard(
-        "a message that was moved late comes at its new time",
-        cancelling.fate,
-        never("claim .to"),
-        worlds.MOVE,
-    ),
-    Guard(
-        "a late cancel by key says who has the message",
-        cancelling.fate,
-        never(".holders"),
-        worlds.CANCEL_KEY,
-    ),
+    Guard("a message that was moved late comes at its new time", cancelling.fate, never("claim .to"), worlds.MOVE),
+    Guard("a late cancel by key says who has the message", cancelling.fate, never(".holders"), worlds.CANCEL_KEY),
     Guard(
         "a newer message stops what no consumer has",
         keys._Settling._cancel_of_claim,

@@ -40,10 +40,7 @@ GUARDS = (
         worlds.DYING,
     ),
     Guard(
-        "an open delivery is started again",
-        due_checks.check_delivery,
-        instead("enqueue_parts"),
-        worlds.DYING_DISPATCH,
+        "an open delivery is started again", due_checks.check_delivery, instead("enqueue_parts"), worlds.DYING_DISPATCH
     ),
     Guard("a complete delivery whose worker died goes", due_checks.check_delivery, never("complete"), worlds.DYING),
     Guard(

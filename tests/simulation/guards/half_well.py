@@ -19,16 +19,7 @@ from tests.flows import test_pause, test_unread
 from tests.simulation.guard import Guard
 from tests.simulation.removal import always, instead, never, reads, wrapped
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.delivery import (
-    commit,
-    deliver,
-    direct,
-    dispatch,
-    due_rows,
-    load_index,
-    refusing,
-    sending,
-)
+from tidewheel.flows.delivery import commit, deliver, direct, dispatch, due_rows, load_index, refusing, sending
 from tidewheel.flows.maintenance import collect, due_checks, sweep
 from tidewheel.model import checked_clock
 from tidewheel.model.wheel import fires_at_ms

@@ -55,10 +55,7 @@ GUARDS = (
         worlds.DUPLICATES,
     ),
     Guard(
-        "keys are settled before anything is sent",
-        ingesting.ingest,
-        instead("settled", _not_settled),
-        worlds.DIRECT,
+        "keys are settled before anything is sent", ingesting.ingest, instead("settled", _not_settled), worlds.DIRECT
     ),
     Guard(
         "a message that was cancelled keeps no other from being sent",
@@ -87,10 +84,5 @@ GUARDS = (
         never("may_move"),
         worlds.FORGED_MOVE,
     ),
-    Guard(
-        "a cancel follows a message that was moved",
-        cancelling.fate,
-        never("found .to"),
-        worlds.MOVE_CANCEL,
-    ),
+    Guard("a cancel follows a message that was moved", cancelling.fate, never("found .to"), worlds.MOVE_CANCEL),
 )

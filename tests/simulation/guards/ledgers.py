@@ -177,12 +177,7 @@ GUARDS = (
         reads("planned", lambda state: state.sealed),
         worlds.SUBSCRIBE_BETWEEN,
     ),
-    Guard(
-        "collected_until is a boundary of plans",
-        collecting._until,
-        wrapped(_until_inside_a_plan),
-        worlds.EARLIEST,
-    ),
+    Guard("collected_until is a boundary of plans", collecting._until, wrapped(_until_inside_a_plan), worlds.EARLIEST),
     Guard(
         "a tombstone outlives every redelivery of its message",
         in_storage("tombstones.delete_expired"),

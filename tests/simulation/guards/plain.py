@@ -51,10 +51,5 @@ GUARDS = (
         instead("encode_note", _elsewhere),
         worlds.TOPIC_AGAIN,
     ),
-    Guard(
-        "a plain message that comes again is not forwarded",
-        adopting._may_wait,
-        never("retried"),
-        worlds.FORWARDED,
-    ),
+    Guard("a plain message that comes again is not forwarded", adopting._may_wait, never("retried"), worlds.FORWARDED),
 )

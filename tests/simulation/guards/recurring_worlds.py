@@ -30,17 +30,7 @@ def _recurs(world: SmallWorld, ports: Any, early: Callable[[list[OutgoingMessage
         assert found is not None
         return found
 
-    make(
-        ports,
-        early,
-        state,
-        ports.clock.now_ms(),
-        "tick",
-        Message(body="tick"),
-        rule,
-        starts_now=False,
-        replaces=True,
-    )
+    make(ports, early, state, ports.clock.now_ms(), "tick", Message(body="tick"), rule, starts_now=False, replaces=True)
 
 
 def _recurring(world: SmallWorld, early: Sequence[OutgoingMessage] = ()) -> None:
