@@ -23,17 +23,8 @@ FUNCTIONS = SRC.parent.parent / "functions"
 STAND_INS = ("memory/", "local/")
 TOPIC, SUBSCRIPTION = "orders", "billing"
 EXCEPTIONS = {
-    "cancel",
-    "drain",
-    "keys",
-    "load_index",
-    "occurrences",
-    "parking",
-    "plan_again",
-    "progress",
-    "recur",
-    "refusing",
-}
+    "cancel", "drain", "keys", "load_index", "occurrences", "parking", "plan_again", "progress", "recur", "refusing",
+}  # fmt: skip
 """Files about keys, notes, parks, holds, damage, recurring messages, and indexes that no item can hold."""
 
 

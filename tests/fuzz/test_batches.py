@@ -24,17 +24,9 @@ from tidewheel.storage.table_keys import BUCKETS, LISTED, SERVICE, key_key
 OTHER = "invoices"
 SECRET = "body-that-no-log-may-show"
 _MARKS = {
-    "pk",
-    "generation",
-    "settings",
-    "work_version",
-    "swap_version",
-    "subscriptions_version",
-    "sealed",
-    "waiting",
-    "purges",
-    "recurring",
-}
+    "pk", "generation", "settings", "work_version", "swap_version", "subscriptions_version", "sealed", "waiting",
+    "purges", "recurring",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -81,17 +81,10 @@ def test_a_key_of_characters_that_sqs_refuses_is_refused_when_it_is_sent(charact
 @pytest.mark.parametrize(
     "header",
     [
-        {"seq": "3"},
-        {"attempt": None},
-        {"key": 7},
-        {"ref": "ledgers/orders/x"},
-        {"only": []},
-        {"sha256": 7},
-        {"sha256": None},
-        {"bytes": -1},
-        {"bytes": 1.0},
+        {"seq": "3"}, {"attempt": None}, {"key": 7}, {"ref": "ledgers/orders/x"}, {"only": []}, {"sha256": 7},
+        {"sha256": None}, {"bytes": -1}, {"bytes": 1.0},
     ],
-)
+)  # fmt: skip
 def test_a_header_with_a_value_that_cannot_be_is_none_of_ours(header: dict[str, Any]) -> None:
     whole = {"id": "01KDVDNA00A000000000000000", "enc": 0, "sent": NOW_MS} | header
     raw = {"Body": "x", "MessageId": "m", "ReceiptHandle": "r"}

@@ -61,19 +61,9 @@ CLAIMED = 1000
 GIVEN_UP = (ConcurrentModification, boto.ConnectionError, boto.HTTPClientError)
 """Errors after which a call may or may not have taken effect, and is repeated by whoever called."""
 NEEDED = (
-    "batches",
-    "cancelled",
-    "dispatches",
-    "handed out",
-    "cancelled until consumed",
-    "jobs",
-    "ledgers merged",
-    "pauses",
-    "sweeps",
-    "TransactionConflict",
-    "request lost",
-    "answer lost",
-)
+    "batches", "cancelled", "dispatches", "handed out", "cancelled until consumed", "jobs", "ledgers merged", "pauses",
+    "sweeps", "TransactionConflict", "request lost", "answer lost",
+)  # fmt: skip
 """What must have happened in a race of a minute."""
 VISIBILITY_MS = 180_000
 HEALED_MS = 2_700_000
@@ -122,16 +112,9 @@ class Race:
     def run(self, seconds: float) -> list[str]:
         """Runs the threads for some seconds, then heals. Returns the violations."""
         roles: list[tuple[int, Callable[[Worker], None]]] = [
-            (4, Worker.ingest),
-            (2, Worker.upsert),
-            (2, Worker.cancel),
-            (2, Worker.dispatch),
-            (1, Worker.seal),
-            (2, Worker.work),
-            (1, Worker.pause),
-            (1, Worker.sweep),
-            (1, Worker.watch),
-        ]
+            (4, Worker.ingest), (2, Worker.upsert), (2, Worker.cancel), (2, Worker.dispatch), (1, Worker.seal),
+            (2, Worker.work), (1, Worker.pause), (1, Worker.sweep), (1, Worker.watch),
+        ]  # fmt: skip
         threads = []
         for role in (role for number, role in roles for _ in range(number)):
             worker = Worker(self, random.Random(self.random.random()))

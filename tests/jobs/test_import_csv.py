@@ -27,28 +27,11 @@ __all__ = ["bench", "small"]
 AT = due(2 * HOUR)
 BACKSLASH = Dialect(escape="\\")
 BODIES = [
-    "plain",
-    " spaces ",
-    "comma, comma",
-    'a "quoted" word',
-    '"all quoted"',
-    "it's",
-    "two\nlines",
-    "two\r\nlines",
-    "line\n\n\nend\n",
-    '{"id":0,"of":["a","b"]}',
-    '{"path":"C:\\\\dir","said":"\\"yes\\""}',
-    'ends in quote"',
-    '"begins with one',
-    '"',
-    '""',
-    '",',
-    f'x"\n{due(3 * HOUR)},forged\n"y',
-    f'one " only\n{due(3 * HOUR)},forged\nmore',
-    "grün 😀",
-    "NULL",
-    "a;b\tc|d",
-]
+    "plain", " spaces ", "comma, comma", 'a "quoted" word', '"all quoted"', "it's", "two\nlines", "two\r\nlines",
+    "line\n\n\nend\n", '{"id":0,"of":["a","b"]}', '{"path":"C:\\\\dir","said":"\\"yes\\""}', 'ends in quote"',
+    '"begins with one', '"', '""', '",', f'x"\n{due(3 * HOUR)},forged\n"y',
+    f'one " only\n{due(3 * HOUR)},forged\nmore', "grün 😀", "NULL", "a;b\tc|d",
+]  # fmt: skip
 ODD_BODIES = ["C:\\dir\\", 'back\\"slash', "\\", "\\N", "a\\nb", 'x\\",', '\\"']
 
 

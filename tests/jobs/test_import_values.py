@@ -462,15 +462,6 @@ def test_a_nested_value_that_python_cannot_hold_is_one_rows_problem(
     assert all(row["reason"].startswith("a value cannot be read: odd cannot be read: ") for row in found)
 
 
-def test_a_key_or_a_time_that_is_not_utf_8_is_one_rows_problem(bench: Bench) -> None:
-    for option in ("key", "deliver_at", "attributes"):
-        odd = pa.concat_arrays([NOT_UTF_8, pa.array([due(2 * HOUR) if option == "deliver_at" else "{}"])])
-        path = bench.folder / f"{option}.parquet"
-        pq.write_table(good_rows(2, odd=odd), path)
-        report = bench.run(path, rejects=str(bench.folder / "rejects"), **{option: "odd"})
-        assert (report.imported, report.rejected.total(), report.failed) == (1, 1, {}), option
-
-
 def test_an_error_that_nobody_foresaw_is_its_files_problem(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     (bench.folder / "in").mkdir()
     for name in ("a", "b"):

@@ -49,16 +49,9 @@ def run() -> Run:
 
 def test_the_run_saw_all_that_can_fail(run: Run) -> None:
     assert run.messages().keys() >= {
-        "ingested",
-        "dispatched",
-        "delivered",
-        "swept",
-        "merged",
-        "pack refused",
-        "SQS refused a message for good",
-        "the queue refuses: parked",
-        "topic not ingested",
-    }
+        "ingested", "dispatched", "delivered", "swept", "merged", "pack refused", "SQS refused a message for good",
+        "the queue refuses: parked", "topic not ingested",
+    }  # fmt: skip
     assert {each["service"] for each in run.logs} == {"ingest", "dispatch", "deliver", "sweep", "compact"}
     assert run.found["kept"] == 4, "two that SQS refused, two that ingest refused"
     assert {"Accepted", "Delivered", "Cancelled", "Expired", "Parked", "Failures"} <= {

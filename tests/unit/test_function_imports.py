@@ -19,19 +19,9 @@ FUNCTIONS = ", ".join(
 ROWS = ("numpy", "pyarrow")
 """What rows are read and written with."""
 NEVER = (
-    "aws_cdk",
-    "aws_xray_sdk",
-    "moto",
-    "opentelemetry",
-    "pyspark",
-    "rich",
-    "tidewheel.cdk",
-    "tidewheel.cli",
-    "tidewheel.local",
-    "tidewheel.memory",
-    "tidewheel.spark",
-    "typer",
-)
+    "aws_cdk", "aws_xray_sdk", "moto", "opentelemetry", "pyspark", "rich", "tidewheel.cdk", "tidewheel.cli",
+    "tidewheel.local", "tidewheel.memory", "tidewheel.spark", "typer",
+)  # fmt: skip
 """What no function's archive has."""
 ADAPTERS = """pkgutil, importlib, tidewheel.aws, tidewheel.memory
 for package in (tidewheel.aws, tidewheel.memory):
