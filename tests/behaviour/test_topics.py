@@ -27,10 +27,11 @@ def service() -> Service:
 
 
 def test_settings_change_and_stay_changed(service: Service) -> None:
+    assert service.tw.update_topic("orders", max_waiting=5).settings.max_waiting == 5
     changed = service.tw.update_topic("orders", retention_days=30, delay_levels=(1, 5), max_waiting=None)
     assert (changed.settings.retention_days, changed.settings.delay_levels) == (30, (1, 5))
     [state] = service.tw.topics()
-    assert state.settings == changed.settings
+    assert state.settings == changed.settings and state.settings.max_waiting is None
     assert service.tw.update_topic("orders").settings == changed.settings
 
 
