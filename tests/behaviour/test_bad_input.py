@@ -111,6 +111,10 @@ BAD_CALLS: dict[str, tuple[Call, str]] = {
         lambda t: t.client.create_subscription(t.name, "x", visibility_timeout_s=-1),
         "visibility_timeout_s=-1",
     ),
+    "create_subscription, longer than SQS takes": (
+        lambda t: t.client.create_subscription(t.name, "x", visibility_timeout_s=43_201),
+        "visibility_timeout_s=43201",
+    ),
     "pause": (lambda t: t.client.pause(t.name, ""), "subscription=''"),
     "resume": (lambda t: t.client.resume(t.name, 7), "subscription=7"),  # type: ignore[arg-type]
     "delete_subscription": (lambda t: t.client.delete_subscription(t.name, "a b"), "subscription='a b'"),
