@@ -130,7 +130,7 @@ def weeks() -> Iterator[Weeks]:
 
 
 def test_at_a_steady_rate_nothing_grows_and_in_the_end_nothing_is_left(weeks: Weeks) -> None:
-    for _ in range(28):
+    for _ in range(42):
         weeks.day(messages=60)
     growth = weeks.growth()
     assert growth.pop("blocks") <= MOST_BLOCKS
