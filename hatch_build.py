@@ -1,8 +1,12 @@
-"""Hooks of the wheel's build: the text for a package index, and the pages that come with the package."""
+"""Hooks of the build: the text for a package index, and the pages and templates that come with the package."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +27,20 @@ class Readme(MetadataHookInterface):
         metadata["readme"] = {"content-type": "text/markdown", "text": for_index(text, at)}
 
 
-class Pages(BuildHookInterface[Any]):
-    """Puts the documentation into the wheel, for `tidewheel docs`."""
+class Parts(BuildHookInterface[Any]):
+    """Puts the documentation into the wheel, for `tidewheel docs`, and the templates of `tidewheel deploy`."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Add the Markdown files; their plots are for readers of the repository."""
-        docs = Path(self.root) / "docs"
-        for page in docs.rglob("*.md"):
-            build_data["force_include"][str(page)] = f"tidewheel/_docs/{page.relative_to(docs).as_posix()}"
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the Markdown files, without plots. Write the templates, where the CDK is installed."""
+        root = Path(self.root)
+        if version != "editable" and importlib.util.find_spec("aws_cdk") is not None:
+            command = [sys.executable, "-m", "infra.shipped_templates"]
+            environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+            subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True)
+        if self.target_name == "wheel":
+            for page in (root / "docs").rglob("*.md"):
+                name = page.relative_to(root / "docs").as_posix()
+                build_data["force_include"][str(page)] = f"tidewheel/_docs/{name}"
 
 
 def for_index(readme: str, base_url: str | None) -> str:

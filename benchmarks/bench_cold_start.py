@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.rounds import Rounds, interleaved, spread_figures
-from tidewheel.cdk.bundling import fill
-from tidewheel.cdk.pinned_packages import LAMBDA, Machine
+from tidewheel.bundling.functions import fill
+from tidewheel.bundling.pinned_packages import LAMBDA, Machine
 from tidewheel.model.settings import ServiceSettings
 
 PROCESSES = 15

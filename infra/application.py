@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from aws_cdk import App, Validations
+from aws_cdk import App, IStackSynthesizer, Validations
 
 from infra.environments import environment_named
 from infra.service_stack import ServiceStack
@@ -24,6 +24,7 @@ def build_app(
     outdir: str | None = None,
     overrides: Mapping[str, object] | None = None,
     environment: Environment | None = None,
+    synthesizer: IStackSynthesizer | None = None,
 ) -> App:
     """Returns the app with the stack, not yet synthesized.
 
@@ -34,6 +35,7 @@ def build_app(
         outdir: Folder for the cloud assembly; by default what CDK_OUTDIR names.
         overrides: Context that nothing overrules.
         environment: Where another than those of `infra/environments.py` is wanted.
+        synthesizer: Says where assets are; by default in the bucket of the CDK's bootstrap.
 
     Raises:
         UnknownEnvironment: The context names an environment that does not exist.
@@ -46,7 +48,7 @@ def build_app(
     )
     name = app.node.try_get_context("environment") or DEFAULT_ENVIRONMENT
     stack = app.node.try_get_context("stack") or DEFAULT_STACK
-    ServiceStack(app, stack, environment=environment or environment_named(name))
+    ServiceStack(app, stack, environment=environment or environment_named(name), synthesizer=synthesizer)
     if app.node.try_get_context("nag"):
         _add_nag(app)
     return app

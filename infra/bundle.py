@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from tidewheel.cdk.bundling import MB, write_bundle
-from tidewheel.cdk.job_code import write_package
-from tidewheel.cdk.pinned_packages import LAMBDA, X86
+from tidewheel.bundling.functions import MB, write_bundle
+from tidewheel.bundling.jobs import write_package
+from tidewheel.bundling.pinned_packages import LAMBDA, X86
 
 MACHINES = {machine.architecture: machine for machine in (LAMBDA, X86)}
 

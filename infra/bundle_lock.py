@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from infra.kept_file import write_or_check
-from tidewheel.cdk.bundling import PACKAGES
-from tidewheel.cdk.job_code import GLUE_PACKAGES
-from tidewheel.cdk.pinned_packages import ENTRY, LOCK
+from tidewheel.bundling.functions import PACKAGES
+from tidewheel.bundling.jobs import GLUE_PACKAGES
+from tidewheel.bundling.pinned_packages import ENTRY, LOCK
 
 REPOSITORY_LOCK = Path(__file__).resolve().parent.parent / "requirements.lock"
 

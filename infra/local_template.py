@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from aws_cdk import IStackSynthesizer
+
 from infra.application import BUNDLING_STACKS, DEFAULT_ENVIRONMENT, DEFAULT_STACK, build_app
 from infra.kept_file import write_or_check
 from tidewheel.cdk.environment import Environment
@@ -29,12 +31,12 @@ ASSET = re.compile(r"/[0-9a-f]{64}\.(py|zip|gluewheels\.zip)")
 Template = dict[str, Any]
 
 
-def synthesize(environment: Environment | None = None) -> Template:
+def synthesize(environment: Environment | None = None, synthesizer: IStackSynthesizer | None = None) -> Template:
     """Returns the template of the development stack, or of another environment, as the CDK writes the template."""
     with tempfile.TemporaryDirectory() as folder:
         overrides = {BUNDLING_STACKS: [], "environment": DEFAULT_ENVIRONMENT, "stack": DEFAULT_STACK}
-        assembly = build_app(outdir=folder, overrides=overrides, environment=environment).synth()
-        template: Template = assembly.get_stack_by_name(DEFAULT_STACK).template
+        app = build_app(outdir=folder, overrides=overrides, environment=environment, synthesizer=synthesizer)
+        template: Template = app.synth().get_stack_by_name(DEFAULT_STACK).template
         return template
 
 

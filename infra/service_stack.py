@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, IStackSynthesizer, Stack
 from constructs import Construct
 
 from tidewheel.cdk.environment import Environment
@@ -15,9 +15,17 @@ ENVIRONMENT_OUTPUT = "Environment"
 class ServiceStack(Stack):
     """A stack with a service."""
 
-    def __init__(self, scope: Construct, stack_name: str, *, environment: Environment) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        stack_name: str,
+        *,
+        environment: Environment,
+        synthesizer: IStackSynthesizer | None = None,
+    ) -> None:
         """Creates the service. A construct named "Default" adds nothing to the logical ids."""
-        super().__init__(scope, stack_name, description="Tidewheel: delayed messages for Amazon SQS")
+        description = "Tidewheel: delayed messages for Amazon SQS"
+        super().__init__(scope, stack_name, description=description, synthesizer=synthesizer)
         self.service = service = TidewheelService(self, "Default", environment=environment)
         outputs = {
             ENVIRONMENT_OUTPUT: environment.name,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidewheel.cdk.pinned_packages import LAMBDA, X86, Machine
+from tidewheel.bundling.pinned_packages import LAMBDA, X86, Machine
 
 
 def python_of(machine: Machine) -> str:

@@ -47,6 +47,14 @@ class InvalidValue(TidewheelError, ValueError):
         super().__init__(f"{field}={shown}: {advice}")
 
 
+class DeployRefused(TidewheelError):
+    """The stack was not changed. The text says why, and what to do."""
+
+
+class DeployFailed(TidewheelError):
+    """The stack, or a bucket, is not as it should be. The text names the first failure, and what to do."""
+
+
 class TemporaryFailure(TidewheelError):
     """AWS was not reached, throttles or fails, or other calls changed the same state. Make the same call again later.
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.conftest import REPOSITORY
 from tests.interpreter import functions_machine
-from tidewheel.cdk.bundling import PACKAGES
-from tidewheel.cdk.pinned_packages import install, pinned
+from tidewheel.bundling.functions import PACKAGES
+from tidewheel.bundling.pinned_packages import install, pinned
 
 RUNTIME_PACKAGES = ("awslambdaric", "simplejson", "snapshot-restore-py")
 """Lambda's runtime interface client and what it needs: Lambda brings them, no archive has them."""

@@ -17,7 +17,7 @@ from tests.artifact_jobs.deployment import Deployment, deploy
 from tests.artifact_jobs.glue import Glue, make_python
 from tests.infra.resolved import PSEUDO
 from tests.interpreter import python_of
-from tidewheel.cdk.pinned_packages import GLUE
+from tidewheel.bundling.pinned_packages import GLUE
 from tidewheel.spark.java import find_java, make_java_home
 
 

@@ -23,7 +23,7 @@ from zipfile import ZipFile
 import pyspark
 
 from tests.conftest import REPOSITORY
-from tidewheel.cdk.pinned_packages import GLUE, index_for_uv, pinned, uv
+from tidewheel.bundling.pinned_packages import GLUE, index_for_uv, pinned, uv
 
 GLUE_HAS = ("boto3", "botocore", "jmespath", "numpy", "pandas", "python-dateutil", "s3transfer", "six", "urllib3")
 """What Glue 6.0 has of what the jobs import, beside pyspark and py4j, and what these packages need in turn."""

@@ -17,11 +17,18 @@ from infra import application, bundle, bundle_lock
 from infra.local_template import DEFAULT_STACK
 from tests.conftest import REPOSITORY
 from tests.infra.variants import template_of
-from tidewheel.cdk import bundling, job_code, pinned_packages
-from tidewheel.cdk.archive import files_of, fingerprint, write_archive
-from tidewheel.cdk.bundling import LAMBDA_LIMIT_BYTES, LIMIT_BYTES, PACKAGES, functions_hash, handler_of, own_files
-from tidewheel.cdk.job_code import job_files, write_wheels
-from tidewheel.cdk.pinned_packages import LAMBDA, LOCK, X86, Machine, index_for_uv, install, pinned
+from tidewheel.bundling import functions, jobs, pinned_packages
+from tidewheel.bundling.archive import files_of, fingerprint, write_archive
+from tidewheel.bundling.functions import (
+    LAMBDA_LIMIT_BYTES,
+    LIMIT_BYTES,
+    PACKAGES,
+    functions_hash,
+    handler_of,
+    own_files,
+)
+from tidewheel.bundling.jobs import job_files, write_wheels
+from tidewheel.bundling.pinned_packages import LAMBDA, LOCK, X86, Machine, index_for_uv, install, pinned
 from tidewheel.errors import BundleFailed
 
 # ---- what is in the functions' archive
@@ -43,15 +50,28 @@ def test_the_archive_has_every_handler_and_of_this_package_what_is_deployed() ->
     handlers = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "functions").glob("*/handler.py")}
     assert len(handlers) == 6
     assert {*handlers, "tidewheel/__init__.py", "tidewheel/flows/delivery/ingest.py", "tidewheel/__init__.pyi"} <= names
-    rooms = ("cdk", "cli", "console", "cost", "jobs", "local", "memory", "spark", "_functions", "_glue_jobs")
+    rooms = (
+        "bundling",
+        "cdk",
+        "cli",
+        "console",
+        "cost",
+        "deploy",
+        "jobs",
+        "local",
+        "memory",
+        "spark",
+        "_functions",
+        "_glue_jobs",
+    )
     assert [name for name in names if name.startswith(tuple(f"tidewheel/{room}/" for room in rooms))] == []
 
 
 def test_no_deployed_module_names_a_room_that_is_left_out() -> None:
     """Checks imports inside functions too, which otherwise fail only at run time."""
     for files, rooms in (
-        (own_files(), "cdk|cli|console|cost|jobs|local|memory|spark"),
-        (job_files(), "cdk|cli|console|cost|local|memory"),
+        (own_files(), "bundling|cdk|cli|console|cost|deploy|jobs|local|memory|spark"),
+        (job_files(), "bundling|cdk|cli|console|cost|deploy|local|memory"),
     ):
         pattern = re.compile(rf"^\s*(from tidewheel\.({rooms})\b|import tidewheel\.({rooms})\b)", re.MULTILINE)
         found = {name: match[0] for name, path in files.items() if (match := pattern.search(path.read_text("utf-8")))}
@@ -72,9 +92,9 @@ def test_an_archive_that_grew_beyond_its_limit_fails_with_its_size(
             file.truncate(LIMIT_BYTES + 1_200_000)
 
     assert LIMIT_BYTES < LAMBDA_LIMIT_BYTES
-    monkeypatch.setattr(bundling, "fill", fill)
+    monkeypatch.setattr(functions, "fill", fill)
     with pytest.raises(BundleFailed, match=r"has 221\.2 MB unpacked, more than its limit of 220 MB \(.* is 262 MB\)"):
-        bundling.write_bundle(tmp_path)
+        functions.write_bundle(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -86,8 +106,8 @@ def test_files_are_left_out_by_their_names_and_no_folder_stays_empty(
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(name)
 
-    monkeypatch.setattr(bundling, "install", install)
-    bundling.fill(tmp_path)
+    monkeypatch.setattr(functions, "install", install)
+    functions.fill(tmp_path)
     assert set(files_of(tmp_path)) == {"numpy/core/it.py", *own_files()}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["functions", "numpy", "tidewheel"]
     assert [path.name for path in (tmp_path / "numpy" / "core").iterdir()] == ["it.py"]
@@ -142,7 +162,7 @@ def test_without_uv_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BundleFailed, match=r"There is no uv .*: pip install 'tidewheel\[cdk\]'"):
+    with pytest.raises(BundleFailed, match=r"There is no uv .*: pip install 'tidewheel\[deploy\]'"):
         make(tmp_path)
 
 
@@ -229,8 +249,8 @@ def synthesized(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def write_wheels(target: Path) -> None:
         (target / "wheels.zip").write_text("wheels")
 
-    monkeypatch.setattr(bundling, "write_bundle", write)
-    monkeypatch.setattr(job_code, "write_wheels", write_wheels)
+    monkeypatch.setattr("tidewheel.cdk.bundling.write_bundle", write)
+    monkeypatch.setattr("tidewheel.cdk.job_code.write_wheels", write_wheels)
     application.build_app(outdir=str(folder), overrides={application.BUNDLING_STACKS: ["**"]}).synth()
     return written
 
@@ -243,9 +263,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("functions", "glue_jobs"):
         shutil.copytree(REPOSITORY / name, copy / f"_{name}", ignore=shutil.ignore_patterns("__pycache__"))
     before = hashes()
-    for module in (bundling, job_code):
+    for module in (functions, jobs):
         monkeypatch.setattr(module, "PACKAGE", copy)
-    monkeypatch.setattr(bundling, "shipped", lambda name: copy / f"_{name}")
+    monkeypatch.setattr(functions, "shipped", lambda name: copy / f"_{name}")
     assert hashes() == before, "the wheel deploys something else than a checkout"
     return copy
 
@@ -285,8 +305,8 @@ def test_a_change_of_a_module_deploys_the_archives_that_have_it(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda patch: patch.setattr(bundling, "pinned", lambda packages, *_: "boto3==1.0\n"),
-        lambda patch: patch.setattr(bundling, "makers", lambda: ["another way of bundling"]),
+        lambda patch: patch.setattr(functions, "pinned", lambda packages, *_: "boto3==1.0\n"),
+        lambda patch: patch.setattr(functions, "makers", lambda: ["another way of bundling"]),
     ],
 )
 def test_a_change_of_packages_or_of_how_they_are_bundled_deploys(

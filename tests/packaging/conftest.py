@@ -16,7 +16,7 @@ from tests.once import once
 from tests.packaging.installed import Environments, run
 
 if TYPE_CHECKING:
-    from tidewheel.cdk.pinned_packages import Machine
+    from tidewheel.bundling.pinned_packages import Machine
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +53,6 @@ def environments(package_index: None, wheel: Path, tmp_path_factory: pytest.Temp
 
 def functions_archive(factory: pytest.TempPathFactory, machine: Machine) -> Path:
     """Returns the content of the functions' archive for a machine, in a folder. Nothing may change it."""
-    from tidewheel.cdk.bundling import fill
+    from tidewheel.bundling.functions import fill
 
     return once(factory, f"functions-{machine.architecture}", lambda folder: fill(folder, machine))

@@ -16,9 +16,9 @@ import pytest
 
 from infra import local_template
 from tests.packaging.conftest import functions_archive
-from tidewheel.cdk.archive import files_of
-from tidewheel.cdk.bundling import LEFT_OUT, LIMIT_BYTES, PACKAGES, own_files, write_bundle
-from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
+from tidewheel.bundling.archive import files_of
+from tidewheel.bundling.functions import LEFT_OUT, LIMIT_BYTES, PACKAGES, own_files, write_bundle
+from tidewheel.bundling.pinned_packages import LAMBDA, X86, install, pinned
 from tidewheel.shipped import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("package_index")

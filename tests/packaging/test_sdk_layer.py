@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.interpreter import functions_machine, python_of
-from tidewheel.cdk.pinned_packages import LAMBDA, X86, install, pinned
+from tidewheel.bundling.pinned_packages import LAMBDA, X86, install, pinned
 from tidewheel.cdk.sdk_layer import fill, write_layer
 
 pytestmark = pytest.mark.usefixtures("package_index")

@@ -42,7 +42,7 @@ def test_the_wheel_holds_all_that_the_package_reads(wheel: Path) -> None:
     assert {f"tidewheel/_glue_jobs/{name}" for name in jobs} <= names
     assert {
         "tidewheel/_examples/messages.jsonl.gz",
-        "tidewheel/cdk/requirements.lock",
+        "tidewheel/bundling/requirements.lock",
         "tidewheel/local/template.json",
         "tidewheel/__init__.pyi",
         "tidewheel/py.typed",

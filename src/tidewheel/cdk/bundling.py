@@ -1,83 +1,19 @@
-"""Bundles the code of the functions as an asset.
-
-All functions share an archive:
-
-    pyarrow/ boto3/ ...                from PyPI, as pinned in requirements.lock, for Lambda's machine; unchanged
-    tidewheel/                         this package
-    functions/<name>/handler.py        the handlers
-
-LEFT_OUT names the files that are left out. All other files are unchanged. uv fetches wheels for arm64 on any machine,
-so Docker is not needed. `job_code.py` bundles the code of the Glue jobs.
-
-The asset's hash covers the pinned packages, the modules of this package and the bundling code. So the hash is known
-without bundling and equal on all machines. Other changes deploy nothing, and an archive in `cdk.out` is not made again.
-"""
+"""Makes the archives of `tidewheel.bundling` assets of the CDK."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable
 from pathlib import Path
 
-from aws_cdk import AssetHashType, BundlingOutput
+import jsii
+from aws_cdk import AssetHashType, BundlingOptions, BundlingOutput, DockerImage, ILocalBundling
 from aws_cdk import aws_lambda as lambda_
 
-from tidewheel.cdk import archive, pinned_packages
-from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
-from tidewheel.cdk.pinned_packages import LAMBDA, Machine, install, pinned
-from tidewheel.errors import BundleFailed
-from tidewheel.shipped import FUNCTIONS, PACKAGE, PUBLIC_NAMES, shipped
+from tidewheel.bundling.functions import functions_hash, write_bundle
+from tidewheel.shipped import PACKAGE
 
-MB = 1_000_000
-
-LIMIT_BYTES = 220 * MB
-"""The limit on the unpacked archive. A package that grows reaches this limit before Lambda's own limit."""
-
-LAMBDA_LIMIT_BYTES = 250 * 1024 * 1024
-"""Lambda's limit on an unpacked function with its layers (Lambda quotas, "Deployment package size")."""
-
-PACKAGES = (
-    "aws-lambda-powertools",
-    "boto3",
-    "botocore",
-    "cronsim",
-    "jmespath",
-    "numpy",
-    "pyarrow",
-    "pyroaring",
-    "python-dateutil",
-    "s3transfer",
-    "six",
-    "typing-extensions",
-    "tzdata",
-    "urllib3",
-)
-"""All packages that `tidewheel[lambda]` needs, directly or indirectly."""
-
-LEFT_OUT = {
-    ".lock": "uv's, while it installs",
-    "bin/*": "command lines, made by the installer; they name the Python that ran it",
-    "*.dist-info/INSTALLER": "the installer's",
-    "*.dist-info/RECORD": "the installer's; it lists the files that are left out, too",
-    "*.dist-info/REQUESTED": "the installer's",
-    "numpy/*tests/*": "tests: 8 MB",
-    "pyarrow/tests/*": "tests: 3 MB",
-    "pyarrow/include/*": "C++ headers: 6 MB",
-    "pyarrow/*flight*": "Arrow Flight, a protocol over gRPC: 33 MB",
-    "pyarrow/*_s3*": "Arrow's own client of S3: 17 MB; the functions use botocore",
-    "tidewheel/cdk/*": "the constructs",
-    "tidewheel/cli/*": "the command line",
-    "tidewheel/cost/*": "the calculation of bills",
-    "tidewheel/local/*": "the local runtime",
-    "tidewheel/memory/*": "the clients in memory, for tests",
-    "tidewheel/jobs/*": "the Glue jobs",
-    "tidewheel/console/*": "the console",
-    "tidewheel/spark/*": "the Glue jobs",
-}
-"""Pattern -> reason, for the files to leave out. Patterns match names in the archive; `*` matches `/` too."""
+NO_DOCKER = DockerImage.from_registry("docker-is-not-used")
+"""The Docker image that CDK requires as a fallback. Local bundling never falls back to it."""
 
 
 def service_code() -> lambda_.Code:
@@ -93,102 +29,21 @@ def service_code() -> lambda_.Code:
     )
 
 
-def handler_of(function: str) -> str:
-    """Returns the name of a function's handler for the function's configuration.
+@jsii.implements(ILocalBundling)
+class LocalArchive:
+    """Makes an asset's archive on this machine."""
 
-    Raises:
-        BundleFailed: The archive does not have the handler.
-    """
-    file = f"functions/{function}/handler.py"
-    if file not in _handlers():
-        raise BundleFailed(f"functions.zip has no {file}, which the function {function!r} is configured with.")
-    return f"functions.{function}.handler.handler"
+    def __init__(self, write: Callable[[Path], object]) -> None:
+        """Stores the function that writes the archive into a folder."""
+        self._write = write
 
-
-def functions_hash() -> str:
-    """Returns the hash of the functions' asset."""
-    return fingerprint(own_files(), pinned(PACKAGES), *makers())
+    # jsii passes the options by keyword only because one option is named here.
+    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
+        """Writes the archive into a folder."""
+        self._write(Path(output_dir))
+        return True
 
 
-def fill(folder: Path, machine: Machine = LAMBDA) -> None:
-    """Writes the content of the functions' archive to an empty folder.
-
-    Raises:
-        BundleFailed: A package could not be installed.
-    """
-    install_files(folder, pinned(PACKAGES, machine), own_files(), machine)
-
-
-def install_files(folder: Path, requirements: str, own: Mapping[str, Path], machine: Machine) -> None:
-    """Installs packages without LEFT_OUT, and copies own files, into an empty folder.
-
-    Raises:
-        BundleFailed: A package could not be installed.
-    """
-    install(requirements, folder, machine)
-    for name, path in files_of(folder).items():
-        if _left_out(name):
-            path.unlink()
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
-    for name, path in own.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, folder / name)
-
-
-def write_bundle(target: Path, machine: Machine = LAMBDA) -> None:
-    """Writes the functions' archive to a folder as `functions.zip`, and prints the size to stderr.
-
-    Raises:
-        BundleFailed: As for `fill`, or the archive is larger than LIMIT_BYTES.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        fill(folder, machine)
-        files = files_of(folder)
-        unpacked = sum(path.stat().st_size for path in files.values())
-        if unpacked > LIMIT_BYTES:
-            raise BundleFailed(
-                f"functions.zip has {unpacked / MB:.1f} MB unpacked, more than its limit of {LIMIT_BYTES / MB:.0f} MB "
-                f"(Lambda's own is {LAMBDA_LIMIT_BYTES / MB:.0f} MB): see which package grew, and LEFT_OUT in "
-                "`tidewheel/cdk/bundling.py`."
-            )
-        zipped = target / "functions.zip"
-        write_archive(files, zipped)
-    # jsii talks to node over stdout.
-    print(
-        f"functions.zip for {machine.architecture}: {unpacked / MB:.1f} MB unpacked of Lambda's "
-        f"{LAMBDA_LIMIT_BYTES / MB:.0f} MB, {zipped.stat().st_size / MB:.1f} MB zipped.",
-        file=sys.stderr,
-    )
-
-
-def own_files() -> dict[str, Path]:
-    """Returns the handlers and modules of this package by their names in the functions' archive."""
-    return {**_handlers(), **own_modules()}
-
-
-def own_modules() -> dict[str, Path]:
-    """Returns the deployed modules of this package by their names in an archive."""
-    # The wheel keeps handlers and jobs in folders of the package that begin with "_".
-    found = (path.relative_to(PACKAGE) for path in [*PACKAGE.rglob("*.py"), PACKAGE / PUBLIC_NAMES])
-    names = (path.as_posix() for path in found if not any(part.startswith("_") for part in path.parts[:-1]))
-    modules = {f"{PACKAGE.name}/{name}": PACKAGE / name for name in names}
-    return {name: path for name, path in modules.items() if not _left_out(name)}
-
-
-def _handlers() -> dict[str, Path]:
-    found = shipped(FUNCTIONS).glob("*/handler.py")
-    return {f"functions/{path.parent.name}/handler.py": path for path in found}
-
-
-def _left_out(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in LEFT_OUT)
-
-
-def makers() -> list[str]:
-    """Returns the source of the bundling modules, which also determine an archive's bytes."""
-    return [
-        Path(module).read_text(encoding="utf-8") for module in (__file__, archive.__file__, pinned_packages.__file__)
-    ]
+def bundled_by(write: Callable[[Path], object], output: BundlingOutput) -> BundlingOptions:
+    """Returns the bundling options of an asset whose archive `write` makes."""
+    return BundlingOptions(image=NO_DOCKER, local=LocalArchive(write), output_type=output)

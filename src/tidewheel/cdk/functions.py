@@ -10,7 +10,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from tidewheel.cdk.bundling import handler_of
+from tidewheel.bundling.functions import handler_of
 from tidewheel.cdk.encryption import grant_key, make_log_group
 from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards

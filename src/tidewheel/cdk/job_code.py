@@ -1,22 +1,7 @@
-"""Bundles the code of the Glue jobs as files that the deployment uploads.
-
-    <hash>.py                  a script of `glue_jobs`
-    <hash>.zip                 the parts of this package that jobs need: `--extra-py-files`
-    <hash>.gluewheels.zip      the packages that Glue lacks, as wheels: `--additional-python-modules`
-
-Glue installs the wheels when a run starts. With `--no-index` pip asks no package index. So a job can run in a subnet
-without internet access, and uses the tested versions. Glue 5.0 and later know such an archive by the end of its name:
-https://docs.aws.amazon.com/glue/latest/dg/aws-glue-programming-python-libraries.html
-
-    wheels/requirements.txt    names and versions
-    wheels/*.whl
-"""
+"""Makes the code of the Glue jobs assets of the CDK."""
 
 from __future__ import annotations
 
-import re
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,26 +10,9 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk.aws_s3_assets import Asset
 from constructs import Construct
 
-from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
-from tidewheel.cdk.bundling import makers
-from tidewheel.cdk.pinned_packages import GLUE, pinned, run_uv
-from tidewheel.errors import BundleFailed
-from tidewheel.shipped import PACKAGE, PUBLIC_NAMES
-
-GLUE_PACKAGES = ("cronsim", "msgspec", "pyarrow", "pyroaring", "tzdata")
-"""The packages that this package needs in a job. Glue already has boto3, numpy, pandas, py4j and pyspark."""
-
-JOB_FOLDERS = ("aws", "client", "flows", "jobs", "ledger", "model", "spark", "storage")
-"""The folders of this package that jobs import from, beside the modules in the root folder."""
-
-WHEELS_SUFFIX = ".gluewheels.zip"
-"""The suffix by which Glue recognizes an archive of wheels."""
-
-PIP_VERSION = "26.0.1"
-"""The version of pip that uv runs: uv itself cannot download wheels."""
-
-NO_INDEX = "--no-index"
-"""The option that keeps pip from asking a package index."""
+from tidewheel.bundling.jobs import WHEELS_SUFFIX, package_hash, wheels_hash, write_package, write_wheels
+from tidewheel.cdk.bundling import bundled_by
+from tidewheel.shipped import PACKAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +56,7 @@ class JobCode(Construct):
             self,
             "Package",
             path=str(PACKAGE),
-            asset_hash=fingerprint(job_files(), *makers()),
+            asset_hash=package_hash(),
             asset_hash_type=AssetHashType.CUSTOM,
             bundling=bundled_by(write_package, BundlingOutput.SINGLE_FILE),
         )
@@ -96,13 +64,11 @@ class JobCode(Construct):
 
     def _wheels(self) -> Uploaded:
         stack = Stack.of(self)
-        # The hash needs no wheels, since the lock file has the hashes of the wheels.
-        hash_ = fingerprint({}, pinned(GLUE_PACKAGES, GLUE), Path(__file__).read_text(encoding="utf-8"), *makers())
         staging = AssetStaging(
             self,
             "Wheels",
             source_path=str(PACKAGE),
-            asset_hash=hash_,
+            asset_hash=wheels_hash(),
             asset_hash_type=AssetHashType.CUSTOM,
             bundling=bundled_by(write_wheels, BundlingOutput.SINGLE_FILE),
         )
@@ -121,40 +87,3 @@ def script(scope: Construct, id_: str, path: Path) -> Uploaded:
     """Returns a job's uploaded script."""
     asset = Asset(scope, id_, path=str(path))
     return Uploaded(bucket=asset.bucket, key=asset.s3_object_key)
-
-
-def job_files() -> dict[str, Path]:
-    """Returns the files of this package for the jobs, by their names in the archive."""
-    inside = (path for folder in JOB_FOLDERS for path in (PACKAGE / folder).rglob("*.py"))
-    found = [*PACKAGE.glob("*.py"), PACKAGE / PUBLIC_NAMES, *inside]
-    return {path.relative_to(PACKAGE.parent).as_posix(): path for path in found}
-
-
-def write_package(target: Path) -> None:
-    """Writes the files of this package for the jobs to a folder, as `tidewheel.zip`."""
-    write_archive(job_files(), target / "tidewheel.zip")
-
-
-def write_wheels(target: Path) -> None:
-    """Writes the wheels that Glue installs to a folder, as `tidewheel.gluewheels.zip`.
-
-    Raises:
-        BundleFailed: uv is missing, or pip failed with a message on stderr.
-    """
-    locked = pinned(GLUE_PACKAGES, GLUE)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _download(locked, folder)
-        versions = re.findall(r"^[a-z0-9][^\s;]*", locked, flags=re.MULTILINE)
-        # Without the hashes: they were checked here, and Glue's own options for pip may conflict with hashes.
-        (folder / "requirements.txt").write_text("".join(f"{each}\n" for each in versions), encoding="utf-8")
-        files = {f"wheels/{name}": path for name, path in files_of(folder).items()}
-        write_archive(files, target / f"tidewheel{WHEELS_SUFFIX}")
-
-
-def _download(requirements: str, target: Path) -> None:
-    pip = ["tool", "run", "--quiet", f"--python={sys.executable}", f"pip=={PIP_VERSION}", "download"]
-    platforms = [f"--platform={name}_{GLUE.architecture}" for name in ("manylinux_2_28", "manylinux2014")]
-    python = ["--implementation=cp", f"--python-version={GLUE.python}", *platforms]
-    if not run_uv(requirements, *pip, "--disable-pip-version-check", *python, f"--dest={target}"):
-        raise BundleFailed("pip could not download the wheels of the Glue jobs: it says why above.")

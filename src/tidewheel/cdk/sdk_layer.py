@@ -19,9 +19,10 @@ from aws_cdk import AssetHashType, BundlingOutput, Stack
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IValidation
 
-from tidewheel.cdk.archive import bundled_by, files_of, fingerprint, write_archive
-from tidewheel.cdk.bundling import install_files, makers, own_modules
-from tidewheel.cdk.pinned_packages import LAMBDA, X86, Machine, pinned
+from tidewheel.bundling.archive import files_of, fingerprint, write_archive
+from tidewheel.bundling.functions import install_files, makers, own_modules
+from tidewheel.bundling.pinned_packages import LAMBDA, X86, Machine, pinned
+from tidewheel.cdk.bundling import bundled_by
 from tidewheel.errors import InvalidValue
 from tidewheel.shipped import PACKAGE
 

@@ -12,9 +12,10 @@ from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from tidewheel.bundling.jobs import NO_INDEX
 from tidewheel.cdk.encryption import grant_key, make_log_group
 from tidewheel.cdk.environment import Environment
-from tidewheel.cdk.job_code import NO_INDEX, JobCode, Uploaded, script
+from tidewheel.cdk.job_code import JobCode, Uploaded, script
 from tidewheel.cdk.nag_suppressions import acknowledge, acknowledge_wildcards
 from tidewheel.cdk.names import resource_name, service_name
 from tidewheel.cdk.statements import allow

@@ -22,6 +22,7 @@ from tidewheel.cli import (
     console,
     cost,
     demo,
+    deploy,
     dev,
     documentation,
     history,
@@ -76,7 +77,7 @@ app = typer.Typer(
 _START, _MESSAGES, _LOOK = "Start here", "Send and receive messages", "Look inside"
 _TOPICS, _OPERATE, _PROGRAMS = "Topics and subscriptions", "Operate", "Other programs"
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    _START: (documentation.docs, cost.cost, demo.demo),
+    _START: (documentation.docs, cost.cost, demo.demo, deploy.deploy, deploy.destroy),
     _MESSAGES: (messages.send, messages.receive, listen.listen, worker.worker, changes.cancel, changes.reschedule),
     _LOOK: (inspection.stats, inspection.get, inspection.peek, inspection.find, history.sent, console.console),
     _OPERATE: (

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from packaging.markers import Marker
@@ -151,6 +152,18 @@ def _pip_configuration() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
+@cache
+def interpreter(version: str) -> str | None:
+    """Returns the path of a Python of a minor version such as "3.13" that uv finds here. None: there is none."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == version:
+        return sys.executable
+    try:
+        command = [uv(), "python", "find", "--no-project", "--no-python-downloads", version]
+    except BundleFailed:
+        return None
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None
+
+
 def uv() -> str:
     """Returns the path of uv, from the package beside this Python or from the machine.
 
@@ -160,5 +173,5 @@ def uv() -> str:
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.is_file() else shutil.which("uv")
     if found is None:
-        raise BundleFailed(f"There is no uv beside {sys.executable} or on the PATH: pip install 'tidewheel[cdk]'.")
+        raise BundleFailed(f"There is no uv beside {sys.executable} or on the PATH: pip install 'tidewheel[deploy]'.")
     return found

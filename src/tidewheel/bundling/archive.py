@@ -6,12 +6,9 @@ Times, owners and the machine have no effect.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
-
-import jsii
-from aws_cdk import BundlingOptions, BundlingOutput, DockerImage, ILocalBundling
 
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can store."""
@@ -21,9 +18,6 @@ _READABLE = 0o100644 << 16
 
 The mode is in the upper half of the external attributes.
 """
-
-NO_DOCKER = DockerImage.from_registry("docker-is-not-used")
-"""The Docker image that CDK requires as a fallback. Local bundling never falls back to it."""
 
 
 def files_of(folder: Path) -> dict[str, Path]:
@@ -51,23 +45,3 @@ def fingerprint(files: Mapping[str, Path], *inputs: str) -> str:
         digest.update(f"{name}\0{len(data)}\0".encode())
         digest.update(data)
     return digest.hexdigest()
-
-
-@jsii.implements(ILocalBundling)
-class LocalArchive:
-    """Makes an asset's archive on this machine."""
-
-    def __init__(self, write: Callable[[Path], object]) -> None:
-        """Stores the function that writes the archive into a folder."""
-        self._write = write
-
-    # jsii passes the options by keyword only because one option is named here.
-    def try_bundle(self, output_dir: str, *, image: object, **_options: object) -> bool:  # noqa: ARG002
-        """Writes the archive into a folder."""
-        self._write(Path(output_dir))
-        return True
-
-
-def bundled_by(write: Callable[[Path], object], output: BundlingOutput) -> BundlingOptions:
-    """Returns the bundling options of an asset whose archive `write` makes."""
-    return BundlingOptions(image=NO_DOCKER, local=LocalArchive(write), output_type=output)

@@ -1,0 +1,1 @@
+"""Makes the archives that are deployed, on any machine with uv."""
