@@ -28,7 +28,6 @@ from tidewheel.deploy.templates import (
     BUCKET,
     ENVIRONMENTS,
     FOLDER,
-    OPTIONS,
     file_of,
     parameter_of,
 )
@@ -53,6 +52,11 @@ MARKED: dict[str, Any] = {
 """The settings that become parameters -> a value that shows where the template has the setting."""
 NAMES = {"Code": "FunctionsKey", "Package": "JobPackageKey", "Wheels of the Glue jobs": "JobWheelsKey"}
 """The last part of an asset's name -> the parameter with its key. A job's script has `<job>ScriptKey`."""
+OPTIONS = {
+    BOUNDARY: "The ARN of a policy that limits the roles of the stack.",
+    ASSETS_KEY: "The ARN of the KMS key of the S3 bucket with the archives.",
+}
+"""The parameters that may be empty -> what each is."""
 NO_VALUE = {"Ref": "AWS::NoValue"}
 
 
@@ -70,7 +74,7 @@ class Synthesizer(DefaultStackSynthesizer):
         """Stores the stack, which gets the parameters."""
         super().bind(stack)
         self._home = stack
-        self._archives = CfnParameter(stack, BUCKET, description=OPTIONS[BUCKET])
+        self._archives = CfnParameter(stack, BUCKET, description="The S3 bucket with the archives.")
 
     # jsii passes the options by keyword only because options are named here.
     def add_file_asset(self, *, source_hash: str, display_name: str = "", **_: Any) -> Any:  # type: ignore[override] # noqa: ARG002
@@ -105,12 +109,12 @@ def shipped(environment: Environment) -> Template:
         kind = "Number" if isinstance(was, int) else "String"
         parameters[name] = {"Type": kind, "Default": was, "Description": f"The setting {setting}."}
         parent[at] = {"Ref": name}
-    for name in (BOUNDARY, ASSETS_KEY):
-        parameters[name] = {"Type": "String", "Default": "", "Description": OPTIONS[name]}
+    for name, description in OPTIONS.items():
+        parameters[name] = {"Type": "String", "Default": "", "Description": description}
     allowed = {"Default": "arm64", "AllowedValues": ["arm64", "x86_64"]}
-    parameters[ARCHITECTURE] = {"Type": "String", "Description": OPTIONS[ARCHITECTURE], **allowed}
+    parameters[ARCHITECTURE] = {"Type": "String", "Description": "The architecture of the functions.", **allowed}
     _add_options(template["Resources"])
-    conditions = {f"Has{name}": {"Fn::Not": [{"Fn::Equals": [{"Ref": name}, ""]}]} for name in (BOUNDARY, ASSETS_KEY)}
+    conditions = {f"Has{name}": {"Fn::Not": [{"Fn::Equals": [{"Ref": name}, ""]}]} for name in OPTIONS}
     return {**template, "Conditions": {**template.get("Conditions", {}), **conditions}}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,25 +11,23 @@ import typer
 
 from tidewheel.cli import INTERRUPTED
 from tidewheel.cli.administration import AsJson
-from tidewheel.cli.output import print_json
+from tidewheel.cli.output import print_json, progress_bar
 from tidewheel.cli.target import target
-from tidewheel.errors import DeployRefused, needs_extra
+from tidewheel.errors import DeployRefused, InvalidValue, needs_extra
 
 if TYPE_CHECKING:
-    from tidewheel.deploy.account import Account
-    from tidewheel.deploy.deploying import Talk
+    from tidewheel.deploy.deploying import Deployment
 
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Role = Annotated[str | None, typer.Option(help="ARN of the role with which CloudFormation works.")]
 
 
 def deploy(
     ctx: typer.Context,
     environment: Annotated[
-        str | None,
-        typer.Option(help="development or production. By default that of the deployed stack, or development."),
+        str | None, typer.Option(help="development or production. The default is the deployed one, or development.")
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only show the changes.")] = False,
     yes: Yes = False,
@@ -41,92 +38,82 @@ def deploy(
     architecture: Annotated[str | None, typer.Option(help="The functions': arm64 or x86_64.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag of all resources, as key=value.")] = None,
     role_arn: Role = None,
-    permissions_boundary: Annotated[str | None, typer.Option(help="ARN of a policy that limits all roles.")] = None,
-    assets_key: Annotated[str | None, typer.Option(help="ARN of a KMS key for the bucket with the archives.")] = None,
     import_existing: Annotated[
         bool, typer.Option("--import-existing", help="Take over what an earlier stack of this name left.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Deploy the service to your AWS account, or update it. Shows the changes, and asks."""
-    with needs_extra("tidewheel.deploy", "deploy"):
-        from tidewheel.deploy import deploying
-
-    options = deploying.Options(
-        environment=environment,
-        spark=spark,
-        architecture=architecture,
-        settings=set_ or [],
-        tags=dict(each.split("=", 1) for each in tag or []),
-        role_arn=role_arn,
-        boundary=permissions_boundary,
-        assets_key=assets_key,
-        import_existing=import_existing,
-    )
-    with _talk(yes, as_json, "tidewheel deploy") as talk:
-        found = deploying.deploy(_account(ctx), ctx.obj.stack, options, talk, plan=plan)
-    _tell(found, as_json, "deployed")
+    settings = _pairs("--set", set_) | ({} if architecture is None else {"architecture": architecture})
+    request: dict[str, Any] = {"ImportExistingResources": import_existing, **_role(role_arn)}
+    if tag:
+        request["Tags"] = [{"Key": key, "Value": value} for key, value in _pairs("--tag", tag).items()]
+    with _deployment(ctx, yes, as_json) as deployment:
+        done = deployment.deploy(plan=plan, environment=environment, spark=spark, settings=settings, **request)
+    _tell(done, as_json, "deployed")
 
 
 def destroy(ctx: typer.Context, yes: Yes = False, role_arn: Role = None, as_json: AsJson = False) -> None:
     """Remove a deployed service. Development loses all messages. Production keeps table, S3 bucket and queues."""
-    with needs_extra("tidewheel.deploy", "deploy"):
-        from tidewheel.deploy import destroying
-
-    with _talk(yes, as_json, "tidewheel destroy", typed=ctx.obj.stack) as talk:
-        found = destroying.destroy(_account(ctx), ctx.obj.stack, talk, role_arn)
-    _tell(found, as_json, "destroyed")
+    with _deployment(ctx, yes, as_json, typed=True) as deployment:
+        done = deployment.destroy(**_role(role_arn))
+    _tell(done, as_json, "destroyed")
 
 
-def _account(ctx: typer.Context) -> Account:
-    from tidewheel.deploy.account import Account
+def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    for text in texts or ():
+        if not re.match(r"\w[^=]*=.", text):
+            raise InvalidValue(option, text, "give NAME=VALUE")
+    return dict(text.split("=", 1) for text in texts or ())
 
-    given = target(ctx)
-    return Account.of(given.session(), given.endpoint_url)
+
+def _role(role_arn: str | None) -> dict[str, str]:
+    return {} if role_arn is None else {"RoleARN": role_arn}
 
 
 @contextmanager
-def _talk(yes: bool, as_json: bool, command: str, typed: str | None = None) -> Iterator[Talk]:
-    """Speaks with a person: on standard error, with a bar on a terminal. Names missing permissions.
+def _deployment(ctx: typer.Context, yes: bool, as_json: bool, *, typed: bool = False) -> Iterator[Deployment]:
+    """Yields the stack, with a bar on a terminal. Names missing permissions, and tells how to go on after Ctrl-C.
 
     Args:
+        ctx: Has the global options.
         yes: Whether all questions are answered.
-        as_json: Whether standard output is for programs.
-        command: The command to run again after Ctrl-C.
-        typed: The text with which a person must answer. None: y.
+        as_json: Whether standard output is for programs only.
+        typed: Whether a person must answer with the stack's name.
 
     Raises:
         DeployRefused: AWS refused a call.
     """
-    from botocore.exceptions import ClientError
-    from rich.console import Console
-    from rich.progress import Progress
+    with needs_extra(f"tidewheel {ctx.info_name}", "deploy"):
+        from botocore.exceptions import ClientError
 
-    from tidewheel.deploy.deploying import Talk
+        from tidewheel.deploy.deploying import Deployment
 
-    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    running = []
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("resources", total=None, visible=False)
+    given, begun = target(ctx), []
 
-        def ask(question: str) -> bool:
-            if yes:
-                return True
-            bar.stop()
-            wanted = f"type {typed}" if typed else "[y/N]"
-            answer = typer.prompt(f"{question} {wanted}", default="", show_default=False, err=True)
-            bar.start()
-            return bool(answer == typed if typed else answer.strip().lower() in ("y", "yes"))
+    def ask(question: str) -> bool:
+        wanted = given.stack if typed else "y"
+        asked = f"{question} Type {wanted}"
+        return yes or typer.prompt(asked, default="", show_default=False, err=True) == wanted
+
+    with progress_bar("resources") as (say, move):
 
         def progress(done: float, total: float) -> None:
-            running.append(done)
-            bar.update(task, completed=done, total=total or None, visible=True)
+            begun.append(done)
+            move(done, total)
 
         try:
-            yield Talk(say=lambda line: console.print(line, markup=False), ask=ask, progress=progress)
+            yield Deployment(
+                given.stack,
+                given.session(),
+                given.endpoint_url,
+                say=(lambda line: typer.echo(line, err=True)) if as_json else say,
+                ask=ask,
+                progress=progress,
+            )
         except KeyboardInterrupt:
-            if running:
-                console.print(f"CloudFormation goes on by itself. To follow and complete it: {command}", markup=False)
+            if begun:
+                typer.echo(f"CloudFormation goes on by itself. To follow: tidewheel {ctx.info_name}", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except ClientError as error:
             if error.response["Error"]["Code"] not in _DENIED:
@@ -140,4 +127,4 @@ def _tell(found: dict[str, Any], as_json: bool, done: str) -> None:
     if as_json:
         print_json(found)
     elif found[done]:
-        typer.echo(f"{done} {found['stack']}")
+        typer.echo(f"{done} {found['place']}")

@@ -7,37 +7,56 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tidewheel.deploy.archives import Archive
+from tidewheel.bundling.functions import functions_hash, write_bundle
+from tidewheel.bundling.jobs import WHEELS_SUFFIX, package_hash, wheels_hash, write_package, write_wheels
+from tidewheel.bundling.pinned_packages import LAMBDA, X86
 from tidewheel.errors import DeployFailed, DeployRefused
+from tidewheel.shipped import GLUE_JOBS, shipped
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-OLD_VERSION_DAYS = 30
-"""Time for which S3 keeps a deleted archive, in case that somebody deploys an old template by hand."""
+MACHINES = {"arm64": LAMBDA, "x86_64": X86}
+"""Lambda's name of an architecture -> the machine."""
+EXPIRE = {
+    "ID": "forget-old-archives",
+    "Status": "Enabled",
+    "Filter": {"Prefix": ""},
+    "NoncurrentVersionExpiration": {"NoncurrentDays": 30},
+    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+}
+"""Deleted archives stay for 30 days, in case that somebody deploys an old template by hand."""
 LEAST_AGE = timedelta(days=1)
 """A younger archive may belong to a deployment that runs now."""
 _MISSING = ("404", "NoSuchBucket", "NoSuchKey")
 
 
-def bucket_name(account: str, region: str, stack: str) -> str:
-    """Returns the name of a stack's bucket."""
-    return f"tidewheel-{account}-{region}-{hashlib.sha256(stack.encode()).hexdigest()[:10]}"
+def archive(parameter: str, architecture: str) -> tuple[str, Callable[[Path], object]]:
+    """Returns the key of an archive, with a hash of its content, and what writes the archive to an empty folder."""
+    if parameter == "FunctionsKey":
+        machine = MACHINES[architecture]
+        key = f"functions-{architecture}-{functions_hash(machine)}.zip"
+        return key, partial(write_bundle, machine=machine)
+    if parameter == "JobPackageKey":
+        return f"package-{package_hash()}.zip", write_package
+    if parameter == "JobWheelsKey":
+        return f"wheels-{wheels_hash()}{WHEELS_SUFFIX}", write_wheels
+    [script] = shipped(GLUE_JOBS).glob(f"{parameter.removesuffix('ScriptKey').lower()}_*.py")
+    return f"{script.stem}-{hashlib.sha256(script.read_bytes()).hexdigest()}.py", partial(shutil.copy, script)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assets:
-    """A stack's S3 bucket with archives.
+class Bucket:
+    """An S3 bucket of one account.
 
     Attributes:
         s3: The client.
@@ -45,124 +64,102 @@ class Assets:
         owner: The account that must own the bucket.
     """
 
-    s3: S3Client
+    s3: Any
     name: str
     owner: str
 
-    @property
-    def _at(self) -> Any:
-        return {"Bucket": self.name, "ExpectedBucketOwner": self.owner}
+    def call(self, operation: str, **request: Any) -> Any:
+        """Calls an operation of the client on the bucket."""
+        return getattr(self.s3, operation)(Bucket=self.name, ExpectedBucketOwner=self.owner, **request)
 
-    def prepare(self, region: str, key_arn: str | None, tags: Mapping[str, str]) -> None:
+    def pages(self, operation: str, **request: Any) -> Any:
+        """Returns the pages of a list."""
+        pages = self.s3.get_paginator(operation)
+        return pages.paginate(Bucket=self.name, ExpectedBucketOwner=self.owner, **request)
+
+    def has(self, key: str | None = None) -> bool:
+        """Returns whether an object, or the bucket itself, exists."""
+        try:
+            self.call("head_bucket") if key is None else self.call("head_object", Key=key)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _MISSING:
+                raise
+            return False
+        return True
+
+    def empty(self, prefix: str = "") -> None:
+        """Deletes all versions of all objects with a prefix, up to 1,000 a call.
+
+        Raises:
+            DeployFailed: S3 refused to delete an object.
+        """
+        for page in self.pages("list_object_versions", Prefix=prefix):
+            found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+            listed = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
+            done = self.call("delete_objects", Delete={"Objects": listed, "Quiet": True}) if listed else {}
+            if failed := done.get("Errors"):
+                raise DeployFailed(f"S3 did not delete {failed[0]['Key']} of {self.name}: {failed[0]['Message']}")
+
+    def prepare(self, region: str, key_arn: str) -> None:
         """Creates the bucket if necessary, then sets all its settings. A repetition completes an interrupted call.
 
         Raises:
             DeployRefused: Another account owns the bucket.
         """
-        place: Any = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         try:
             self.s3.create_bucket(Bucket=self.name, **place)
         except ClientError as error:
-            if error.response["Error"]["Code"] == "BucketAlreadyExists":
-                raise DeployRefused(
-                    f"another account owns the S3 bucket {self.name}: give --stack another name"
-                ) from None
-            if error.response["Error"]["Code"] != "BucketAlreadyOwnedByYou":
+            code = error.response["Error"]["Code"]
+            if code == "BucketAlreadyExists":
+                advice = "give --stack another name"
+                raise DeployRefused(f"another account owns the S3 bucket {self.name}: {advice}") from None
+            if code != "BucketAlreadyOwnedByYou":
                 raise
         blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
-        private: Any = dict.fromkeys(blocked, True)
-        self.s3.put_public_access_block(PublicAccessBlockConfiguration=private, **self._at)
-        self.s3.put_bucket_versioning(VersioningConfiguration={"Status": "Enabled"}, **self._at)
+        self.call("put_public_access_block", PublicAccessBlockConfiguration=dict.fromkeys(blocked, True))
+        self.call("put_bucket_versioning", VersioningConfiguration={"Status": "Enabled"})
+        self.call("put_bucket_lifecycle_configuration", LifecycleConfiguration={"Rules": [EXPIRE]})
+        arn = f"arn:{self.s3.meta.partition}:s3:::{self.name}"
+        deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": [arn, f"{arn}/*"]}
+        statement = {**deny, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+        self.call("put_bucket_policy", Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
         if key_arn:
             rule = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key_arn}
-            encryption: Any = {"Rules": [{"ApplyServerSideEncryptionByDefault": rule, "BucketKeyEnabled": True}]}
-            self.s3.put_bucket_encryption(ServerSideEncryptionConfiguration=encryption, **self._at)
-        expire: Any = {
-            "ID": "forget-old-archives",
-            "Status": "Enabled",
-            "Filter": {},
-            "NoncurrentVersionExpiration": {"NoncurrentDays": OLD_VERSION_DAYS},
-            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
-        }
-        self.s3.put_bucket_lifecycle_configuration(LifecycleConfiguration={"Rules": [expire]}, **self._at)
-        arn = f"arn:{self.s3.meta.partition}:s3:::{self.name}"
-        insecure = {"Bool": {"aws:SecureTransport": "false"}}
-        deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": [arn, f"{arn}/*"]}
-        policy = {"Version": "2012-10-17", "Statement": [{**deny, "Condition": insecure}]}
-        self.s3.put_bucket_policy(Policy=json.dumps(policy), **self._at)
-        if tags:
-            listed: Any = [{"Key": key, "Value": value} for key, value in tags.items()]
-            self.s3.put_bucket_tagging(Tagging={"TagSet": listed}, **self._at)
+            rules = [{"ApplyServerSideEncryptionByDefault": rule, "BucketKeyEnabled": True}]
+            self.call("put_bucket_encryption", ServerSideEncryptionConfiguration={"Rules": rules})
 
     @contextmanager
     def template(self, text: str) -> Iterator[str]:
         """Stores a template while a block runs. Yields the URL for CloudFormation."""
         key = f"template-{hashlib.sha256(text.encode()).hexdigest()}.json"
-        self.s3.put_object(Key=key, Body=text.encode(), **self._at)
+        self.call("put_object", Key=key, Body=text.encode())
         try:
             yield f"{self.s3.meta.endpoint_url}/{self.name}/{key}"
         finally:
-            empty(self.s3, self.name, self.owner, prefix=key)
+            self.empty(prefix=key)
 
-    def upload(self, archive: Archive) -> bool:
-        """Makes and stores an archive, unless the bucket has the archive. Returns whether the archive was stored.
+    def upload(self, key: str, write: Callable[[Path], object]) -> None:
+        """Makes and stores an archive.
 
         Raises:
             BundleFailed: The archive could not be made.
         """
-        if self._has(archive.key):
-            return False
         with TemporaryDirectory() as folder:
-            archive.write(Path(folder))
+            write(Path(folder))
             [file] = Path(folder).iterdir()
-            self.s3.upload_file(str(file), self.name, archive.key, ExtraArgs={"ExpectedBucketOwner": self.owner})
-        return True
+            self.s3.upload_file(str(file), self.name, key, ExtraArgs={"ExpectedBucketOwner": self.owner})
 
-    def _has(self, key: str) -> bool:
-        try:
-            self.s3.head_object(Key=key, **self._at)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in _MISSING:
-                raise
-            return False
-        return True
-
-    def keep(self, keys: Collection[str], now: datetime | None = None) -> None:
-        """Deletes all objects but some and those of the last day. S3 keeps each for OLD_VERSION_DAYS."""
-        before = (now or datetime.now(UTC)) - LEAST_AGE
-        for page in self.s3.get_paginator("list_objects_v2").paginate(**self._at):
+    def keep(self, keys: Collection[str]) -> None:
+        """Deletes all objects but some and those of the last day."""
+        before = datetime.now(UTC) - LEAST_AGE
+        for page in self.pages("list_objects_v2"):
             for each in page.get("Contents", []):
                 if each["Key"] not in keys and each["LastModified"] < before:
-                    self.s3.delete_object(Key=each["Key"], **self._at)
-
-    def exists(self) -> bool:
-        """Returns whether there is a bucket."""
-        try:
-            self.s3.head_bucket(**self._at)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in _MISSING:
-                raise
-            return False
-        return True
+                    self.call("delete_object", Key=each["Key"])
 
     def remove(self) -> None:
-        """Empties and deletes the bucket."""
-        if self.exists():
-            empty(self.s3, self.name, self.owner)
-            self.s3.delete_bucket(**self._at)
-
-
-def empty(s3: S3Client, bucket: str, owner: str, prefix: str = "") -> None:
-    """Deletes all versions of all objects with a prefix, up to 1,000 a call.
-
-    Raises:
-        DeployFailed: S3 refused to delete an object.
-    """
-    at: Any = {"Bucket": bucket, "ExpectedBucketOwner": owner}
-    for page in s3.get_paginator("list_object_versions").paginate(Prefix=prefix, **at):
-        found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-        listed: Any = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
-        if not listed:
-            continue
-        for failed in s3.delete_objects(Delete={"Objects": listed, "Quiet": True}, **at).get("Errors", []):
-            raise DeployFailed(f"S3 did not delete {failed.get('Key')} of {bucket}: {failed.get('Message')}")
+        """Empties and deletes the bucket, if there is one."""
+        if self.has():
+            self.empty()
+            self.call("delete_bucket")

@@ -1,232 +1,269 @@
-"""Deploys a stack from the templates of the wheel.
+"""Deploys a stack from the templates of the wheel, and removes a stack.
 
-The writes are, in order: bucket, archives, change set, execution, termination protection, and the removal of old
-archives. Before the execution, a stopped deployment leaves the running service as it is. After that, CloudFormation
-goes on by itself. In both cases the next `tidewheel deploy` completes what is missing.
+A deployment's writes are, in order: bucket, change set, archives (of a new stack before the change set), execution,
+termination protection, removal of old archives. Before the execution, a stopped deployment leaves the running service
+as it is. After that, CloudFormation goes on by itself. The next deployment completes what is missing.
+
+A removal's writes are, in order: termination protection, objects of the service's S3 bucket, stack, bucket with the
+archives. A stopped removal is completed by the next removal.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tidewheel.deploy.account import GLUE_REGIONS, Account
-from tidewheel.deploy.archives import archives
-from tidewheel.deploy.assets import Assets
-from tidewheel.deploy.stack import ChangeSet, Description, Progress, Stack
+from botocore.config import Config
+
+from tidewheel.deploy.assets import Bucket, archive
+from tidewheel.deploy.stack import Description, Progress, Stack
 from tidewheel.deploy.templates import (
     ARCHITECTURE,
     ASSETS_KEY,
-    BOUNDARY,
     BUCKET,
     Template,
     archive_keys,
     settings_given,
     template_for,
 )
-from tidewheel.deploy.words import HOLDS_DATA, Change, all_new, lines
-from tidewheel.errors import DeployRefused
+from tidewheel.deploy.words import STUCK, all_new, kind, lines, loses_data, name_of
+from tidewheel.errors import DeployFailed, DeployRefused
+
+if TYPE_CHECKING:
+    import boto3
+
+LEAST_CONCURRENCY = 100
+"""Fewer concurrent calls of all functions of an account delay messages. New accounts may have ten."""
+GLUE_REGIONS = (
+    *("ap-northeast-1", "ap-northeast-2", "ap-south-1", "ap-southeast-1", "ap-southeast-2", "ca-central-1"),
+    *("eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2", "eu-west-3", "sa-east-1"),
+    *("us-east-1", "us-east-2", "us-west-1", "us-west-2"),
+)
+"""The Regions where a new stack has Spark jobs by default. No API tells which versions of Glue a Region has."""
+TRIES = 3
+"""Functions may write into a bucket that was just emptied. After the first try, the functions are gone."""
+REMOVAL = {
+    "AWS::DynamoDB::Table": "aws dynamodb update-table --no-deletion-protection-enabled --table-name {0}; "
+    "aws dynamodb delete-table --table-name {0}",
+    "AWS::S3::Bucket": "delete all versions of its objects; aws s3 rb s3://{0}",
+    "AWS::SQS::Queue": "aws sqs delete-queue --queue-url {0}",
+    "AWS::Logs::LogGroup": "aws logs delete-log-group --log-group-name {0}",
+}
+"""Type of a resource that production keeps -> how to remove the resource."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """A person's choices. None means: as the deployed stack, or the default.
-
-    Attributes:
-        environment: `development` or `production`.
-        spark: Whether the stack has Spark jobs.
-        architecture: `arm64` or `x86_64`.
-        settings: Texts `name=value`.
-        tags: Tags of the stack and its resources.
-        role_arn: The role with which CloudFormation works.
-        boundary: The ARN of a policy that limits the stack's roles.
-        assets_key: The ARN of the KMS key of the archives' bucket.
-        import_existing: Whether the stack takes over resources that an earlier stack left.
-    """
-
-    environment: str | None = None
-    spark: bool | None = None
-    architecture: str | None = None
-    settings: list[str] = field(default_factory=list)
-    tags: Mapping[str, str] = field(default_factory=dict)
-    role_arn: str | None = None
-    boundary: str | None = None
-    assets_key: str | None = None
-    import_existing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
-    """The dialogue with a person.
+class Deployment:
+    """A stack in an account and a Region, which is deployed or not.
 
     Attributes:
-        say: Prints a line.
-        ask: Asks a question. Returns whether to go on.
-        progress: Tells how many of how many resources are done.
+        place: The stack, the account and the Region, in words.
     """
 
-    say: Callable[[str], None]
-    ask: Callable[[str], bool]
-    progress: Progress
+    def __init__(
+        self,
+        name: str,
+        session: boto3.Session,
+        endpoint_url: str | None,
+        *,
+        say: Callable[[str], None],
+        ask: Callable[[str], bool],
+        progress: Progress,
+    ) -> None:
+        """Asks AWS for the account.
+
+        Args:
+            name: The stack's name.
+            session: Has the credentials and the Region.
+            endpoint_url: The URL of AWS; None: AWS's own.
+            say: Prints a line.
+            ask: Asks a question. Returns whether to go on.
+            progress: Tells how many of how many resources are done.
+        """
+        # CloudFormation reads templates at S3's address, too: the bucket is in the path.
+        config = Config(retries={"mode": "standard", "max_attempts": 8}, s3={"addressing_style": "path"})
+        make: Any = session.client
+
+        def client(service: str) -> Any:
+            return make(service, endpoint_url=endpoint_url, config=config)
+
+        self._client = client
+        self._say, self._ask = say, ask
+        self._account = account = self._client("sts").get_caller_identity()["Account"]
+        self._region = session.region_name
+        self._stack = Stack(api=self._client("cloudformation"), name=name, progress=progress)
+        number = hashlib.sha256(name.encode()).hexdigest()[:10]
+        self._assets = self._bucket(f"tidewheel-{account}-{self._region}-{number}")
+        self.place = f"stack {name}, account {account}, Region {self._region}"
+
+    def _bucket(self, name: str) -> Bucket:
+        return Bucket(s3=self._client("s3"), name=name, owner=self._account)
+
+    def deploy(
+        self,
+        *,
+        plan: bool,
+        environment: str | None = None,
+        spark: bool | None = None,
+        settings: Mapping[str, str],
+        **request: Any,
+    ) -> dict[str, Any]:
+        """Deploys the stack, or only tells the changes. Returns the result for programs.
+
+        Args:
+            plan: Whether to tell the changes only.
+            environment: `development` or `production`; by default as the deployed stack, or development.
+            spark: Whether the stack has Spark jobs; by default as the deployed stack, or as the Region allows.
+            settings: Parameters of the template, by the names of settings.
+            **request: Parts of CloudFormation's request, such as `Tags` and `RoleARN`.
+
+        Raises:
+            DeployRefused: Nothing was changed.
+            DeployFailed: CloudFormation could not make the changes.
+        """
+        before = self._settled()
+        environment, template = self._template(environment, spark, before)
+        parameters, archives = self._parameters(template, settings, before)
+        given = [{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()]
+        request |= {"Parameters": given, "Capabilities": ["CAPABILITY_IAM"]}
+        self._say(f"{self.place}, environment {environment}")
+        for warning in self._warnings():
+            self._say(f"warning: {warning}")
+        change_set, changes = None, all_new(template)
+        if before is not None:
+            if not plan:
+                self._assets.prepare(self._region, parameters[ASSETS_KEY])
+            change_set = self._change_set(template, new=False, **request)
+            changes = change_set["Changes"] if change_set else []
+        for line in lines(changes) or ["nothing is new"]:
+            self._say(line)
+        lost = ", ".join(f"{kind(each['ResourceType'])} {name_of(each)}" for each in changes if loses_data(each))
+        wanted = bool(changes) and not plan and not lost and self._ask("Go on?")
+        result = {"place": self.place, "environment": environment, "changes": changes, "deployed": wanted}
+        if wanted:
+            if change_set is None:
+                self._assets.prepare(self._region, parameters[ASSETS_KEY])
+                change_set = self._change_set(template, new=True, **request)
+            for key, write in archives.items():
+                if not self._assets.has(key):
+                    self._assets.upload(key, write)
+                    self._say(f"uploaded {key}")
+            if change_set is not None:
+                self._stack.execute(change_set)
+        elif change_set is not None:
+            self._stack.discard(change_set)
+        if lost:
+            advice = "deploy a second stack, and move the messages: tidewheel docs disaster-recovery"
+            raise DeployRefused(f"data would, or might, be lost with {lost}: {advice}")
+        if plan or (changes and not wanted):
+            self._say("nothing was changed")
+            return result
+        return {**result, "outputs": self._finish(environment, before)}
+
+    def destroy(self, **request: Any) -> dict[str, Any]:
+        """Removes the stack, its data unless the environment is production, and last the bucket with the archives.
+
+        Raises:
+            DeployRefused: There is nothing to remove, or another program deployed the stack.
+            DeployFailed: CloudFormation could not remove a resource.
+        """
+        found = self._settled()
+        if found is None and not self._assets.has():
+            raise DeployRefused(f"there is no {self.place}: check --stack, --region and --profile")
+        kept, others = ([], []) if found is None else self._stack.contents(found["StackId"])
+        self._say(f"{self.place}: {len(others)} resources are removed, and {len(kept)} stay")
+        for each in kept:
+            self._say(_stays(each["ResourceType"], each["PhysicalResourceId"]))
+        wanted = self._ask("All messages are lost, unless the S3 bucket and the table stay. Go on?")
+        result = {"place": self.place, "kept": [each["PhysicalResourceId"] for each in kept], "destroyed": wanted}
+        if not wanted:
+            self._say("nothing was changed")
+            return result
+        if found is not None:
+            if found.get("EnableTerminationProtection"):
+                self._stack.protect(False)
+            for _ in range(TRIES):
+                for each in others:
+                    if each["ResourceType"] == "AWS::S3::Bucket":
+                        self._bucket(each["PhysicalResourceId"]).empty()
+                status, failure = self._stack.delete(found["StackId"], **request)
+                if status == "DELETE_COMPLETE":
+                    break
+            else:
+                raise DeployFailed(f"{self.place} is in {status}: {STUCK[status]}. First failure: {failure}")
+        self._assets.remove()
+        # Clients made these. A stack that is named `<name>-...` has such queues, too.
+        for url in self._client("sqs").list_queues(QueueNamePrefix=f"{self._stack.name}-").get("QueueUrls", []):
+            self._say(_stays("AWS::SQS::Queue", url))
+        return result
+
+    def _settled(self) -> Description | None:
+        """Returns the stack when nobody changes it. Refuses a stack that another program deployed."""
+        found = self._stack.settled(self._say)
+        if found is None or BUCKET in _named(found, "Parameter"):
+            return found
+        if "SettingsParameter" not in _named(found, "Output"):
+            raise DeployRefused(f"{self.place} is no service of Tidewheel: give another --stack")
+        command = f"make deploy STACK={self._stack.name}"
+        raise DeployRefused(f"the CDK deployed {self.place}: use {command}, or make destroy, in the clone")
+
+    def _template(
+        self, environment: str | None, spark: bool | None, before: Description | None
+    ) -> tuple[str, Template]:
+        """Returns environment and template: of the deployed stack, since another environment has other protection."""
+        if before is not None and (advice := STUCK.get(before["StackStatus"])) is not None:
+            raise DeployRefused(f"{self.place} is in {before['StackStatus']}: {advice}")
+        outputs = _named(before, "Output")
+        environment = environment or outputs.get("Environment", "development")
+        if before is not None and environment != outputs.get("Environment"):
+            advice = "leave --environment out, or give another --stack"
+            raise DeployRefused(f"{self.place} has the environment {outputs.get('Environment')}: {advice}")
+        if spark is None:
+            spark = self._region in GLUE_REGIONS if before is None else "MergeJob" in outputs
+            if before is None and not spark:
+                self._say(f"without Spark jobs, since {self._region} may lack Glue 6.0. With --spark, deploy tries it")
+        return environment, template_for(environment, spark)
+
+    def _parameters(
+        self, template: Template, settings: Mapping[str, str], before: Description | None
+    ) -> tuple[dict[str, str], dict[str, Callable[[Path], object]]]:
+        """Returns the parameters (given ones, then those of the deployed stack, then defaults), and the archives."""
+        defaults = {name: str(each.get("Default", "")) for name, each in template["Parameters"].items()}
+        deployed = {name: value for name, value in _named(before, "Parameter").items() if name in defaults}
+        chosen = {**defaults, **deployed, **settings_given(template, settings), BUCKET: self._assets.name}
+        archives = {name: archive(name, chosen[ARCHITECTURE]) for name in archive_keys(template)}
+        return {**chosen, **{name: key for name, (key, _) in archives.items()}}, dict(archives.values())
+
+    def _change_set(self, template: Template, **request: Any) -> Description | None:
+        with self._assets.template(json.dumps(template)) as url:
+            return self._stack.prepare(TemplateURL=url, **request)
+
+    def _warnings(self) -> Iterator[str]:
+        """Yields reasons for a slow service, with what to do."""
+        limit = self._client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+        if limit < LEAST_CONCURRENCY:
+            yield (
+                f"all functions of this account have {limit} concurrent calls, so peaks come late. Ask for more: aws "
+                "service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "
+                f"--desired-value 1000 --region {self._region}"
+            )
+
+    def _finish(self, environment: str, before: Description | None) -> dict[str, str]:
+        """Protects production, and deletes archives that neither the stack nor a rollback needs. Returns outputs."""
+        found = self._stack.describe() or {}
+        if environment == "production" and not found.get("EnableTerminationProtection"):
+            self._stack.protect(True)
+        self._assets.keep({*_named(before, "Parameter").values(), *_named(found, "Parameter").values()})
+        return _named(found, "Output")
 
 
-def deploy(account: Account, name: str, options: Options, talk: Talk, *, plan: bool) -> dict[str, Any]:
-    """Deploys a stack, or only tells the changes. Returns the result for programs.
-
-    Raises:
-        DeployRefused: Nothing was changed.
-        DeployFailed: CloudFormation could not make the changes.
-    """
-    stack, assets = account.stack(name), account.assets(name)
-    found = stack.settled(talk.say, talk.progress)
-    check_origin(name, found)
-    stack.check_state(found)
-    environment = _environment(name, options.environment, found)
-    template = template_for(environment, _spark(account, options.spark, found, talk))
-    parameters = _parameters(template, options, found, assets)
-    talk.say(f"stack {name}, environment {environment}, account {account.number}, Region {account.region}")
-    for warning in account.warnings():
-        talk.say(f"warning: {warning}")
-    change_set = None
-    if found is not None:
-        if not plan:
-            assets.prepare(account.region, parameters[ASSETS_KEY], options.tags)
-        change_set = _change_set(stack, assets, template, parameters, options, new=False)
-    changes = all_new(template) if found is None else [] if change_set is None else change_set.changes
-    for line in lines(changes) or ["nothing is new"]:
-        talk.say(line)
-    lost = [each for each in changes if each.loses_data]
-    wanted = bool(changes) and not plan and not lost and talk.ask("Go on?")
-    if change_set is not None and not wanted:
-        stack.discard(change_set.id, None)
-    _refuse(lost)
-    if wanted:
-        if found is None:
-            assets.prepare(account.region, parameters[ASSETS_KEY], options.tags)
-        _upload(stack, assets, template, parameters, change_set, talk)
-        if change_set is None:
-            change_set = _change_set(stack, assets, template, parameters, options, new=True)
-        if change_set is not None:
-            stack.execute(change_set, talk.progress)
-    elif changes:
-        talk.say("nothing was changed")
-    result = {"stack": name, "region": account.region, "environment": environment, "changes": changes}
-    outputs = {} if plan or (changes and not wanted) else _finish(stack, assets, environment, found)
-    return {**result, "deployed": wanted, "outputs": outputs}
+def _named(found: Description | None, kind_: str) -> dict[str, str]:
+    """Returns a stack's parameters or outputs."""
+    listed = (found or {}).get(f"{kind_}s", [])
+    return {each[f"{kind_}Key"]: each[f"{kind_}Value"] for each in listed}
 
 
-def check_origin(name: str, found: Description | None) -> None:
-    """Refuses a stack that another program deployed.
-
-    Raises:
-        DeployRefused: names the command to use instead, if the stack has a service.
-    """
-    if found is None or BUCKET in _deployed(found):
-        return
-    if "SettingsParameter" not in _outputs(found):
-        raise DeployRefused(f"stack {name} has no service of Tidewheel: give another name with --stack")
-    raise DeployRefused(
-        f"the CDK deployed stack {name}: use make deploy STACK={name}, or make destroy STACK={name}, in the clone"
-    )
-
-
-def _deployed(found: Description | None) -> dict[str, str]:
-    """Returns the parameters of a stack."""
-    given = [] if found is None else found.get("Parameters", [])
-    return {each["ParameterKey"]: each["ParameterValue"] for each in given}
-
-
-def _outputs(found: Description) -> dict[str, str]:
-    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
-
-
-def _environment(name: str, wanted: str | None, found: Description | None) -> str:
-    """Returns the environment. A stack keeps its environment, since another one might lose protection."""
-    deployed = None if found is None else _outputs(found).get("Environment")
-    if wanted is not None and deployed not in (None, wanted):
-        advice = "leave --environment out, or give another --stack"
-        raise DeployRefused(f"stack {name} has the environment {deployed}, not {wanted}: {advice}")
-    return wanted or deployed or "development"
-
-
-def _spark(account: Account, wanted: bool | None, found: Description | None, talk: Talk) -> bool:
-    if wanted is not None:
-        return wanted
-    if found is not None:
-        return "MergeJob" in _outputs(found)
-    if account.region not in GLUE_REGIONS:
-        talk.say(f"without Spark jobs: {account.region} is not known to have Glue 6.0. --spark deploys them")
-    return account.region in GLUE_REGIONS
-
-
-def _parameters(template: Template, options: Options, found: Description | None, assets: Assets) -> dict[str, str]:
-    """Returns the template's parameters: given ones, then those of the deployed stack, then defaults."""
-    deployed = _deployed(found)
-    defaults = {name: str(each["Default"]) for name, each in template["Parameters"].items() if "Default" in each}
-    given = {ARCHITECTURE: options.architecture, BOUNDARY: options.boundary, ASSETS_KEY: options.assets_key}
-    chosen = {
-        **defaults,
-        **{name: value for name, value in deployed.items() if name in template["Parameters"]},
-        **{name: value for name, value in given.items() if value is not None},
-        **settings_given(template, options.settings),
-        BUCKET: assets.name,
-    }
-    keys = archives(archive_keys(template), chosen[ARCHITECTURE])
-    return {**chosen, **{name: each.key for name, each in keys.items()}}
-
-
-def _change_set(
-    stack: Stack, assets: Assets, template: Template, parameters: Mapping[str, str], options: Options, *, new: bool
-) -> ChangeSet | None:
-    request: dict[str, Any] = {
-        "Parameters": [{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()],
-        "Capabilities": ["CAPABILITY_IAM"],
-        "ImportExistingResources": options.import_existing,
-    }
-    if options.tags:
-        request["Tags"] = [{"Key": key, "Value": value} for key, value in options.tags.items()]
-    if options.role_arn is not None:
-        request["RoleARN"] = options.role_arn
-    with assets.template(json.dumps(template)) as url:
-        return stack.prepare(new=new, TemplateURL=url, **request)
-
-
-def _refuse(lost: list[Change]) -> None:
-    if lost:
-        named = ", ".join(f"the {HOLDS_DATA[each.type]} {each.name}" for each in lost)
-        raise DeployRefused(
-            f"the change would, or might, remove or replace {named}, and so its data: nothing was changed. "
-            "Deploy a second stack, and move the messages: tidewheel docs disaster-recovery"
-        )
-
-
-def _upload(
-    stack: Stack,
-    assets: Assets,
-    template: Template,
-    parameters: Mapping[str, str],
-    change_set: ChangeSet | None,
-    talk: Talk,
-) -> None:
-    try:
-        for archive in archives(archive_keys(template), parameters[ARCHITECTURE]).values():
-            if assets.upload(archive):
-                talk.say(f"uploaded {archive.key}")
-    except BaseException:
-        if change_set is not None:
-            stack.discard(change_set.id, None)
-        raise
-
-
-def _finish(stack: Stack, assets: Assets, environment: str, before: Description | None) -> dict[str, str]:
-    """Protects production, and deletes archives that neither the stack nor a rollback needs. Returns the outputs."""
-    found = stack.describe()
-    if found is None:
-        raise DeployRefused(f"stack {stack.name} was removed meanwhile")
-    if environment == "production" and not found.get("EnableTerminationProtection"):
-        stack.protect(True)
-    needed = {value for each in (before, found) for value in _deployed(each).values()}
-    assets.keep(needed)
-    return _outputs(found)
+def _stays(type_: str, name: str) -> str:
+    return f"stays: {kind(type_)} {name}. To remove it: {REMOVAL.get(type_, 'see its console').format(name)}"

@@ -1,6 +1,6 @@
 """Reads the templates that come with the wheel: `<environment>.json`, and `<environment>-no-spark.json`.
 
-A template has parameters: `AssetsBucket`, `Architecture`, `PermissionsBoundary`, a key for each archive, and settings.
+The parameters of a template are the S3 bucket with the archives, a key for each archive, and settings.
 """
 
 from __future__ import annotations
@@ -17,14 +17,7 @@ Template = dict[str, Any]
 
 FOLDER = PACKAGE / "_templates"
 ENVIRONMENTS = ("development", "production")
-BUCKET, BOUNDARY, ARCHITECTURE, ASSETS_KEY = "AssetsBucket", "PermissionsBoundary", "Architecture", "AssetsKeyArn"
-OPTIONS = {
-    BUCKET: "The S3 bucket with the archives.",
-    BOUNDARY: "A policy that limits the stack's roles.",
-    ARCHITECTURE: "The functions' architecture.",
-    ASSETS_KEY: "The KMS key of the S3 bucket with the archives.",
-}
-"""The parameters of every template that are no setting -> what each is. The others end in `Key` or are settings."""
+BUCKET, ARCHITECTURE, BOUNDARY, ASSETS_KEY = "AssetsBucket", "Architecture", "PermissionsBoundary", "AssetsKeyArn"
 
 
 def file_of(environment: str, spark: bool) -> Path:
@@ -36,15 +29,13 @@ def template_for(environment: str, spark: bool) -> Template:
     """Reads a template.
 
     Raises:
-        DeployRefused: This installation has no templates.
+        DeployRefused: There is no such template.
     """
-    try:
-        template: Template = json.loads(file_of(environment, spark).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DeployRefused(
-            f"this installation has no {file_of(environment, spark).name}: install a wheel that `make build` made, or "
-            "run python -m infra.shipped_templates in the clone"
-        ) from None
+    file = file_of(environment, spark)
+    if environment not in ENVIRONMENTS or not file.exists():
+        advice = "give --environment development or production, and install a wheel that `make build` made"
+        raise DeployRefused(f"this installation has no {file.name}: {advice}")
+    template: Template = json.loads(file.read_text(encoding="utf-8"))
     return template
 
 
@@ -58,20 +49,15 @@ def archive_keys(template: Template) -> list[str]:
     return [name for name in template["Parameters"] if name.endswith("Key")]
 
 
-def settings_given(template: Template, texts: list[str]) -> Mapping[str, str]:
-    """Returns parameters for settings, given as `name=value`.
+def settings_given(template: Template, settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the parameters of settings.
 
     Raises:
-        InvalidValue: A text names no setting of the template.
+        InvalidValue: The template has no parameter for a setting.
     """
-    fixed = {*OPTIONS, *archive_keys(template)}
-    known = {name for name in template["Parameters"] if name not in fixed}
-    found = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if parameter_of(name) not in known or not value:
-            listed = ", ".join(sorted(known))
-            advice = f"give NAME=VALUE with one of {listed}; other settings need the CDK: tidewheel docs constructs"
-            raise InvalidValue("--set", text, advice)
-        found[parameter_of(name)] = value
-    return found
+    known = set(template["Parameters"]) - {BUCKET, *archive_keys(template)}
+    for name, value in settings.items():
+        if parameter_of(name) not in known:
+            advice = f"name one of {', '.join(sorted(known))}; other settings need the CDK: tidewheel docs constructs"
+            raise InvalidValue("--set", f"{name}={value}", advice)
+    return {parameter_of(name): value for name, value in settings.items()}

@@ -3,76 +3,54 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-HOLDS_DATA = {
-    "AWS::DynamoDB::Table": "table",
-    "AWS::S3::Bucket": "S3 bucket",
-    "AWS::SQS::Queue": "queue",
-    "AWS::KMS::Key": "key",
-}
-"""Types of resources that no deployment may remove or replace -> their names."""
+Change = Mapping[str, Any]
+"""CloudFormation's `ResourceChange`."""
 
+HOLDS_DATA = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::KMS::Key")
+"""Types of resources that no deployment may remove or replace."""
+ACTIONS = {"Add": "new", "Import": "taken over", "Modify": "changed", "Remove": "removed"}
+REPLACED = {"True": ", replaced", "Conditional": ", perhaps replaced"}
 MOST_NAMED = 5
 """Resources with the same change that a line names."""
-_RUN_AGAIN = "then run tidewheel deploy again"
+
+_AGAIN = "then run tidewheel deploy again"
+_MEND = "mend the cause, run aws cloudformation {0} --stack-name STACK, " + _AGAIN
+_REMOVE = f"remove it with tidewheel destroy, {_AGAIN}"
 STUCK = {
-    "CREATE_FAILED": f"its first deployment failed: remove the rest with tidewheel destroy, {_RUN_AGAIN}",
-    "ROLLBACK_COMPLETE": f"its first deployment failed and was undone: remove it with tidewheel destroy, {_RUN_AGAIN}",
-    "ROLLBACK_FAILED": "its first deployment failed, and could not be undone either: remove the rest with tidewheel "
-    f"destroy, {_RUN_AGAIN}",
+    "CREATE_FAILED": f"its first deployment failed: {_REMOVE}",
+    "ROLLBACK_COMPLETE": f"its first deployment failed and was undone: {_REMOVE}",
+    "ROLLBACK_FAILED": f"its first deployment failed, and could not be undone either: {_REMOVE}",
     "DELETE_FAILED": "its removal stopped in the middle: run tidewheel destroy again",
-    "UPDATE_FAILED": f"an update stopped: run aws cloudformation rollback-stack --stack-name {{name}}, {_RUN_AGAIN}",
-    "UPDATE_ROLLBACK_FAILED": "an update failed, and could not be undone either: mend the cause, run aws "
-    f"cloudformation continue-update-rollback --stack-name {{name}}, {_RUN_AGAIN}",
-    "IMPORT_ROLLBACK_FAILED": "an import failed, and could not be undone either: mend the cause, run aws "
-    f"cloudformation continue-update-rollback --stack-name {{name}}, {_RUN_AGAIN}",
+    "UPDATE_FAILED": f"an update stopped: {_MEND.format('rollback-stack')}",
+    "UPDATE_ROLLBACK_FAILED": "an update failed, and could not be undone either: "
+    + _MEND.format("continue-update-rollback"),
 }
 """A state in which CloudFormation takes no update -> what to do."""
 
 ADVICE = {
     r"not authorized to perform: ([\w:*]+)": "the caller, or the role of --role-arn, lacks the permission {0}",
-    r"already exists": "a stack before this one left it: delete it, or let the stack have it with --import-existing",
-    r"UnreservedConcurrentExecution|ConcurrentExecutions": "ask AWS for more concurrency: tidewheel docs deploy",
+    r"already exists": "an earlier stack left it: delete it, or let the stack have it with --import-existing",
+    r"ConcurrentExecution": "ask AWS for more concurrency, as the warning says",
     r"[Gg]lue ?[Vv]ersion": "this Region may lack Glue 6.0: deploy with --no-spark",
-    r"token.*expired|ExpiredToken": "renew the credentials, such as with: aws sso login",
-    r"[Bb]ucket.*not empty": "a program still writes: stop it, and run tidewheel destroy again",
+    r"not empty": "a program still writes: stop it, and run tidewheel destroy again",
 }
 """Pattern in AWS's reason -> what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A resource that a deployment changes.
+def all_new(template: Mapping[str, Any]) -> list[Change]:
+    """Returns the changes of a first deployment."""
+    resources = template["Resources"].items()
+    return [{"Action": "Add", "ResourceType": each["Type"], "LogicalResourceId": name} for name, each in resources]
 
-    Attributes:
-        action: `Add`, `Modify`, `Remove` or `Import`.
-        type: CloudFormation's name of the resource's type.
-        name: The resource's name if it exists, else its name in the template.
-        replacement: `True`, `Conditional` or `False`.
-        properties: The changed properties.
-    """
 
-    action: str
-    type: str
-    name: str
-    replacement: str = "False"
-    properties: tuple[str, ...] = ()
-
-    @property
-    def loses_data(self) -> bool:
-        """Whether the change removes or replaces, or may replace, a resource that holds data."""
-        return self.type in HOLDS_DATA and (self.action == "Remove" or self.replacement != "False")
-
-    @property
-    def what(self) -> str:
-        """The type and the change in words."""
-        ends = {"True": ", replaced", "Conditional": ", perhaps replaced"}.get(self.replacement, "")
-        properties = f" ({', '.join(self.properties)})" if self.properties else ""
-        return f"{kind(self.type)}{properties}{ends}"
+def loses_data(change: Change) -> bool:
+    """Returns whether a change removes or replaces, or may replace, a resource that holds data."""
+    gone = change["Action"] == "Remove" or change.get("Replacement", "False") != "False"
+    return gone and change["ResourceType"] in HOLDS_DATA
 
 
 def kind(type_: str) -> str:
@@ -80,47 +58,25 @@ def kind(type_: str) -> str:
     return type_.removeprefix("AWS::").replace("::", " ")
 
 
-def all_new(template: Mapping[str, Any]) -> list[Change]:
-    """Returns the changes of a first deployment."""
-    return [Change(action="Add", type=each["Type"], name=name) for name, each in template["Resources"].items()]
-
-
-def changes_of(found: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """Returns the changes of a change set."""
-    resources = [each["ResourceChange"] for each in found if "ResourceChange" in each]
-    return [
-        Change(
-            action=each["Action"],
-            type=each["ResourceType"],
-            name=each.get("PhysicalResourceId") or each["LogicalResourceId"],
-            replacement=each.get("Replacement") or "False",
-            properties=tuple(sorted({_property(detail["Target"]) for detail in each.get("Details", [])})),
-        )
-        for each in resources
-    ]
-
-
-def _property(target: Mapping[str, Any]) -> str:
-    return str(target.get("Name") or target.get("Attribute") or "?")
+def name_of(change: Change) -> str:
+    """Returns the name of a resource, or of a new resource in the template."""
+    return str(change.get("PhysicalResourceId") or change["LogicalResourceId"]).rpartition("/")[2]
 
 
 def lines(changes: Sequence[Change]) -> list[str]:
     """Returns the changes in words: new resources counted by type, others in groups of equal changes."""
-    new = Counter(kind(each.type) for each in changes if each.action == "Add")
-    counted = ", ".join(f"{count} {name}" for name, count in new.most_common())
-    told = [f"new: {new.total()} resources ({counted})"] if new else []
-    for action, word in {"Import": "taken over", "Modify": "changed", "Remove": "removed"}.items():
-        groups: dict[str, list[str]] = {}
-        for each in changes:
-            if each.action == action:
-                groups.setdefault(each.what, []).append(each.name)
-        told += [f"{word}: {len(names)} {what}: {_listed(names)}" for what, names in groups.items()]
+    new = Counter(kind(each["ResourceType"]) for each in changes if each["Action"] == "Add")
+    told = ["new: " + ", ".join(f"{count} {name}" for name, count in new.most_common())] if new else []
+    groups = defaultdict(list)
+    for each in changes:
+        if each["Action"] != "Add":
+            targets = {detail["Target"].get("Name") or "Tags" for detail in each.get("Details", [])}
+            properties = f" ({', '.join(sorted(targets))})" if targets else ""
+            what = f"{kind(each['ResourceType'])}{properties}{REPLACED.get(each.get('Replacement', ''), '')}"
+            groups[f"{ACTIONS.get(each['Action'], each['Action'])}: {what}"].append(name_of(each))
+    for what, names in groups.items():
+        told.append(f"{what}: {', '.join(names[:MOST_NAMED])}{', ...' if len(names) > MOST_NAMED else ''}")
     return told
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Returns names, of many only the first."""
-    return ", ".join(names if len(names) <= MOST_NAMED + 1 else [*names[:MOST_NAMED], "others"])
 
 
 def with_advice(reason: str) -> str:
