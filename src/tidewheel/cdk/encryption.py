@@ -80,7 +80,7 @@ class Encryption(Construct):
             "Key",
             description="Tidewheel: encrypts what the service stores",
             enable_key_rotation=True,
-            removal_policy=environment.removal_policy,
+            removal_policy=environment.removal_policy_once_created,
         )
 
     def _allow_logs(self, key: kms.IKey) -> None:
@@ -136,7 +136,7 @@ def make_log_group(
         id_,
         log_group_name=name,
         retention=environment.log_retention,
-        removal_policy=environment.log_removal_policy,
+        removal_policy=environment.removal_policy_once_created,
         encryption_key=key_of(of or scope),
     )
 

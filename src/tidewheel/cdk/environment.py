@@ -229,10 +229,11 @@ class Environment(FunctionSettings):
         return self.removal_policy is not RemovalPolicy.DESTROY
 
     @property
-    def log_removal_policy(self) -> RemovalPolicy:
-        """The removal policy of log groups.
+    def removal_policy_once_created(self) -> RemovalPolicy:
+        """The removal policy of resources that a failed first deployment does not leave behind.
 
-        Log groups have explicit names, so a log group left by a failed deployment would make the next deployment fail.
+        A left resource would cost money, and a log group would make the next deployment fail, by its explicit name.
+        CloudFormation could not delete the protected table. A declared topic may be older than the stack.
         """
         return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.protected else self.removal_policy
 
@@ -249,8 +250,9 @@ class Environment(FunctionSettings):
     def production(cls, **changes: Any) -> Environment:
         """Returns the production environment, with these fields changed.
 
-        Its data is kept when the stack is deleted. Its queues have limits of concurrent calls. Reserved concurrency
-        would not do: Lambda receives more messages than the function may take, and each such receive counts.
+        Its data is kept when the stack is deleted. A first deployment that fails leaves only the protected table. Its
+        queues have limits of concurrent calls. Reserved concurrency would not do: Lambda receives more messages than
+        the function may take, and each such receive counts.
         """
         kept = cls(name="production", removal_policy=RemovalPolicy.RETAIN, deleted_object_days=7, alarms=True)
         limited = replace(kept, urgent_concurrency=100, bulk_concurrency=20, work_concurrency=100)

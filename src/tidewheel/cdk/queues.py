@@ -53,7 +53,8 @@ def source_queue(scope: Construct, id_: str, environment: Environment, settings:
 
 def _queue(scope: Construct, id_: str, environment: Environment, **properties: Any) -> sqs.Queue:
     """Creates a queue of the service, tagged as such."""
-    made = encrypted_queue(scope, id_, key_of(scope), removal_policy=environment.removal_policy, **properties)
+    policy = environment.removal_policy_once_created
+    made = encrypted_queue(scope, id_, key_of(scope), removal_policy=policy, **properties)
     Tags.of(made).add(ROLE_TAG, SERVICE)
     return made
 

@@ -101,7 +101,7 @@ class Storage(Construct):
             lifecycle_rules=_lifecycle_rules(environment.deleted_object_days),
             server_access_logs_bucket=None if logs is None else s3.Bucket.from_bucket_name(self, "AccessLogs", logs),
             server_access_logs_prefix=None if logs is None else f"{service_name(self)}/",
-            removal_policy=environment.removal_policy,
+            removal_policy=environment.removal_policy_once_created,
         )
         if logs is None:
             acknowledge(
