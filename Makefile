@@ -71,7 +71,7 @@ test-all: install  ## run all tests, also those that take minutes
 test-nightly: install  ## sweep all seeds, deaths, guards and damages, which takes an hour or two
 	$(PYTEST) -m nightly tests
 
-test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw  ## INDEPENDENT="contract race"; needs Java, Maven and Go
+test-independent: install  ## run tests on DynamoDB Local, ElasticMQ, versitygw, MiniStack  ## INDEPENDENT=ministack; others need Java, Maven and Go
 	$(BIN)/python -m tests.independent $(INDEPENDENT)
 
 ##@ Try to break it

@@ -3,7 +3,7 @@
 `python -m infra.deploy {deploy,diff,destroy} [options] [arguments of the CDK]`
 
 Before a change it names the account, the Region, the environment and the stack, and asks. `deploy` bootstraps the
-Region for the CDK if nobody has.
+Region for the CDK if nobody has. `destroy` empties the S3 bucket of a stack whose data goes with the stack.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import botocore.exceptions
 from infra.application import DEFAULT_ENVIRONMENT, DEFAULT_STACK
 from infra.environments import ENVIRONMENTS
 from infra.service_stack import ENVIRONMENT_OUTPUT
+from tidewheel.deploy.assets import Bucket
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
@@ -47,6 +48,7 @@ class Target:
         stack: The stack's name.
         bootstrapped: Whether the Region has what the CDK needs.
         deployed: The environment of the stack that is there. None: there is none, or it does not say.
+        s3_bucket: The stack's S3 bucket, which `destroy` empties. None: there is none, or the bucket stays.
     """
 
     account: str
@@ -55,6 +57,7 @@ class Target:
     stack: str
     bootstrapped: bool
     deployed: str | None
+    s3_bucket: Bucket | None
 
     def __str__(self) -> str:
         return f"stack {self.stack}, environment {self.environment}, account {self.account}, Region {self.region}"
@@ -105,7 +108,14 @@ def main(
             return code
     # The answer above stands for the CDK's own questions.
     answers = {"deploy": ["--require-approval", "never"], "destroy": ["--force"], "diff": []}[options.command]
-    return run([*cdk, options.command, target.stack, *context, *answers, *of_cdk], variables)
+    command = [*cdk, options.command, target.stack, *context, *answers, *of_cdk]
+    if options.command != "destroy" or target.s3_bucket is None:
+        return run(command, variables)
+    target.s3_bucket.empty()
+    if code := run(command, variables):  # a function wrote meanwhile, and is gone now
+        target.s3_bucket.empty()
+        code = run(command, variables)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -153,9 +163,11 @@ def _target(session: boto3.Session, environment: str, stack: str) -> Target:
         account = session.client("sts").get_caller_identity()["Account"]
         # Not found is an empty answer of this call, and an error of get_parameter.
         found = session.client("ssm").get_parameters(Names=[BOOTSTRAP_PARAMETER])["Parameters"]
-        deployed = _deployed_environment(session, stack)
+        outputs = _outputs(session, stack)
     except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
         raise DeployRefused(f"AWS refused your credentials or cannot be reached: {error}") from error
+    deployed, bucket = outputs.get(ENVIRONMENT_OUTPUT), outputs.get("S3BucketName")
+    goes = deployed in ENVIRONMENTS and not ENVIRONMENTS[deployed].protected
     return Target(
         account=account,
         region=session.region_name,
@@ -163,19 +175,19 @@ def _target(session: boto3.Session, environment: str, stack: str) -> Target:
         stack=stack,
         bootstrapped=bool(found),
         deployed=deployed,
+        s3_bucket=Bucket(s3=session.client("s3"), name=bucket, owner=account) if bucket and goes else None,
     )
 
 
-def _deployed_environment(session: boto3.Session, stack: str) -> str | None:
-    """Returns the environment in the stack's output. Returns None without a stack or such an output."""
+def _outputs(session: boto3.Session, stack: str) -> dict[str, str]:
+    """Returns the outputs of a stack. Returns nothing without a stack."""
     try:
         [found] = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except botocore.exceptions.ClientError as error:
         if error.response["Error"]["Code"] == "ValidationError":
-            return None
+            return {}
         raise
-    outputs = {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
-    return outputs.get(ENVIRONMENT_OUTPUT)
+    return {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
 
 
 def _command_line() -> list[str]:

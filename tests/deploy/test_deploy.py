@@ -319,7 +319,7 @@ def test_a_removal_empties_development_tries_again_and_ends_with_the_archives(te
     terminal.cloudformation.ends = ["DELETE_FAILED", "DELETE_COMPLETE"]
     terminal.account.queues = ["https://sqs/reminders-orders-billing"]
     said = terminal("destroy", answer="reminders\n")
-    assert "aws sqs delete-queue --queue-url https://sqs/reminders-orders-billing" in said
+    assert "stays: queues of clients, or of stacks named reminders-...: https://sqs/reminders-orders-billing" in said
     assert terminal.cloudformation.calls == ["delete_stack", "delete_stack"]
     assert terminal.buckets() == {"ledgers": set()} and "Versions" not in s3.list_object_versions(Bucket="ledgers")
     assert "there is no stack reminders" in terminal("destroy", code=1)

@@ -1,6 +1,8 @@
-"""Fetches the servers and SDKs of `make test-independent`, and tests on them. Exits with 3 without Java, Maven or Go.
+"""Fetches the servers and SDKs of `make test-independent`, and tests on them.
 
-python -m tests.independent [--fetch] [--race-s 45] [contract race artifact languages]
+Exits with 3 without Java, Maven or Go, which only the run `ministack` does not need.
+
+python -m tests.independent [--fetch] [--race-s 45] [contract race artifact languages ministack]
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.independent.fetch import Parts, ToolMissing, check_tools, fetch
+from tests.independent.ministack import fetch_ministack
 from tests.independent.servers import running
 from tests.languages import sdks
 
@@ -23,8 +26,10 @@ NO_TOOLS = 3
 INTERRUPTED = 130
 RACE_S = 45
 RUN_S = 1200
-OF_THEIR_OWN = ("artifact", "languages")
+OF_THEIR_OWN = ("artifact", "languages", "ministack")
 """The runs that start the parts themselves, in moved time, or use none."""
+MINISTACK = "ministack"
+"""The run on MiniStack, an AWS in Python."""
 LANGUAGES = ("java", "go")
 """The languages whose SDKs come with the parts."""
 REPOSITORY = Path(__file__).parents[2]
@@ -37,6 +42,7 @@ def commands(race_s: float) -> dict[str, list[str]]:
         "contract": [*pytest, "-p", "tests.independent.selection", "--timeout", "120", "tests/contract"],
         "race": ["-m", "tests.independent.race", "--seconds", str(race_s)],
         "artifact": [*pytest, "-s", "--timeout", str(RUN_S), "tests/independent/artifact_story.py"],
+        "ministack": [*pytest, "-s", "--timeout", str(RUN_S), "tests/independent/ministack_story.py"],
         "languages": ["-m", "pytest", "-p", "no:xdist", "--timeout", "180", "tests/languages"],
     }
 
@@ -51,11 +57,15 @@ def main() -> int:
     known = commands(asked.race_s)
     if unknown := [name for name in asked.runs if name not in known]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
+    if asked.runs == [MINISTACK]:
+        fetch_ministack()
+        return 0 if asked.fetch else run(None, {MINISTACK: known[MINISTACK]})
     try:
         check_tools()
         parts = fetch()
         for language in LANGUAGES:
             sdks.fetch(language)
+        fetch_ministack()
     except ToolMissing as error:
         print(
             f"The tests on independent parts need java and javac (17 or newer), mvn and go: {error}.\n"
@@ -66,14 +76,15 @@ def main() -> int:
     return 0 if asked.fetch else run(parts, {name: known[name] for name in asked.runs or known})
 
 
-def run(parts: Parts, wanted: Mapping[str, list[str]]) -> int:
+def run(parts: Parts | None, wanted: Mapping[str, list[str]]) -> int:
     """Runs each command on fresh servers, despite earlier failures."""
     codes: dict[str, int] = {}
     verdicts: list[str] = []
     for name, arguments in wanted.items():
-        print(f"---- {name} on DynamoDB Local, ElasticMQ and versitygw", flush=True)
+        servers = "MiniStack" if name == MINISTACK else "DynamoDB Local, ElasticMQ and versitygw"
+        print(f"---- {name} on {servers}", flush=True)
         begin = time.monotonic()
-        codes[name] = _run(arguments, {}) if name in OF_THEIR_OWN else _run_on(parts, arguments)
+        codes[name] = _run(arguments, {}) if parts is None or name in OF_THEIR_OWN else _run_on(parts, arguments)
         said = "passed" if codes[name] == 0 else f"FAILED (exit code {codes[name]})"
         verdicts.append(f"{name}: {said} in {time.monotonic() - begin:.0f} s")
     print("\n".join(verdicts))

@@ -1,4 +1,4 @@
-"""Differences of DynamoDB Local, ElasticMQ and versitygw from AWS, and the tests excluded for each.
+"""Differences of DynamoDB Local, ElasticMQ, versitygw and MiniStack from AWS, and the tests excluded for each.
 
 - DynamoDB Local lets a write wait while a transaction has its item. AWS refuses the write with TransactionConflict. The
   race refuses such writes itself, before they reach the server (tests/independent/network.py).
@@ -6,6 +6,15 @@
   account.
 - DynamoDB Local never throttles. AWS throttles a partition above 1,000 write units a second. Tests of throttling plant
   the answer.
+- MiniStack 1.5.33 hands CloudFormation's number parameters to an event source mapping as text, and its poller then
+  fails. tests/independent/parts/ministack_server.py makes numbers of them.
+- MiniStack fails the second delete of a message, where AWS succeeds. After a lost answer the SDK repeats a delete, so
+  the story takes `DeleteFailed` for done.
+- MiniStack has no StartMessageMoveTask: the story shows the error of a redrive.
+- MiniStack unpacks the archive anew for each of a function's workers: the story deploys few concurrent calls.
+- MiniStack's DeleteStack removes S3 buckets that have objects. tests/deploy has a CloudFormation that does not.
+- MiniStack calls every Ref to a changed function or archive a conditional replacement.
+- MiniStack enforces no bucket policy over HTTP, and, as started here, neither signatures nor IAM.
 """
 
 from __future__ import annotations

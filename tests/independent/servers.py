@@ -29,7 +29,7 @@ def running(
         region: what the parts say that they are in.
         clock: a file by which ElasticMQ's time is moved (tests/artifact/moved_clock.py); None: the machine's time.
     """
-    ports = {name: _free_port() for name in ("dynamodb", "sqs", "s3")}
+    ports = {name: free_port() for name in ("dynamodb", "sqs", "s3")}
     objects, versions = folder / "objects", folder / "versions"
     objects.mkdir()
     versions.mkdir()
@@ -41,10 +41,10 @@ def running(
     }
     with ExitStack() as stack:
         started = {
-            name: stack.enter_context(_server(command, folder / f"{name}.log")) for name, command in commands.items()
+            name: stack.enter_context(server(command, folder / f"{name}.log")) for name, command in commands.items()
         }
-        for name, server in started.items():
-            _wait(name, server, ports[name], folder / f"{name}.log")
+        for name, process in started.items():
+            wait(name, process, ports[name], folder / f"{name}.log")
         endpoints = {f"AWS_ENDPOINT_URL_{name.upper()}": f"http://127.0.0.1:{port}" for name, port in ports.items()}
         yield {
             **endpoints,
@@ -63,14 +63,14 @@ def _versitygw(program: Path, port: int, region: str, objects: Path, versions: P
     return [program, *keys, "--port", f"127.0.0.1:{port}", "--quiet", "posix", "--versioning-dir", versions, objects]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 @contextmanager
-def _server(command: Sequence[str | Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def server(command: Sequence[str | Path], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as out:
         # A session of its own: Ctrl-C is for this process, which then stops the servers.
         server = subprocess.Popen(
@@ -88,7 +88,7 @@ def _server(command: Sequence[str | Path], log: Path) -> Iterator[subprocess.Pop
         server.wait(timeout=STOP_S)
 
 
-def _wait(name: str, server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait(name: str, server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     until = time.monotonic() + START_S
     while time.monotonic() < until:
         if server.poll() is not None:

@@ -83,7 +83,10 @@ def test_the_cdk_gets_what_is_not_for_this_program(account: None, commands: list
 
 
 def deploy_stack(environment: str) -> None:
-    template = {"Resources": {}, "Outputs": {"Environment": {"Value": environment}}}
+    template = {
+        "Resources": {},
+        "Outputs": {"Environment": {"Value": environment}, "S3BucketName": {"Value": "ledgers"}},
+    }
     template["Resources"]["Topic"] = {"Type": "AWS::SNS::Topic", "Properties": {}}
     client = boto3.client("cloudformation", region_name=REGION)
     client.create_stack(StackName="tidewheel", TemplateBody=json.dumps(template))
@@ -144,3 +147,18 @@ def test_the_command_line_is_pinned_and_nothing_runs_another() -> None:
     assert pinned.replace(".", "").isdigit()
     said = [page.name for page in DOCUMENTS if "npx" in page.read_text(encoding="utf-8")]
     assert said == []
+
+
+def test_a_removal_empties_a_development_bucket_again_after_a_failure_and_never_productions(
+    account: None, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap()
+    emptied: list[str] = []
+    monkeypatch.setattr(deploy.Bucket, "empty", lambda bucket: emptied.append(bucket.name))
+    for environment, codes in {"production": [1], "development": [1, 1]}.items():
+        deploy_stack(environment)
+        assert run(commands, "destroy", "--yes", "--environment", environment, code=1) == 1
+        assert len(commands) == len(codes)
+        commands.clear()
+        boto3.client("cloudformation", region_name=REGION).delete_stack(StackName="tidewheel")
+    assert emptied == ["ledgers", "ledgers"]

@@ -194,9 +194,9 @@ class Deployment:
             else:
                 raise DeployFailed(f"{self.place} is in {status}: {STUCK[status]}. First failure: {failure}")
         self._assets.remove()
-        # Clients made these. A stack that is named `<name>-...` has such queues, too.
-        for url in self._client("sqs").list_queues(QueueNamePrefix=f"{self._stack.name}-").get("QueueUrls", []):
-            self._say(_stays("AWS::SQS::Queue", url))
+        queues = self._client("sqs").list_queues(QueueNamePrefix=f"{self._stack.name}-").get("QueueUrls", [])
+        if queues:
+            self._say(f"stays: queues of clients, or of stacks named {self._stack.name}-...: {' '.join(queues)}")
         return result
 
     def _settled(self) -> Description | None:
