@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.errors import InvalidValue, PartLeased
-from tidewheel.flows.delivery.deliver import Delivered
+from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.refusing import refuse
 from tidewheel.flows.delivery.work import do_task
 from tidewheel.model.refused import QueuedMessage

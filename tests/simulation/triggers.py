@@ -12,7 +12,7 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
 from tests.simulation.world import START_MS, World
-from tidewheel.flows.delivery.deliver import Delivered
+from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import pack_of

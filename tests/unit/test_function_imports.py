@@ -35,6 +35,7 @@ LIGHT = {
     "the service in memory": ("tidewheel.memory", ("boto3", "botocore.client", "botocore.session")),
     "the client": ("tidewheel.client.worker.consumer, tidewheel.client.buffered", ("opentelemetry",)),
     "the adapters": (ADAPTERS, (*ROWS, "aws_lambda_powertools", "aws_cdk", "moto", "pyspark")),
+    "dispatch and the sweep": ("functions.dispatch.handler, functions.sweep.handler", ROWS),
     "--help": (HELP, ("boto3", "moto", "pyarrow", "matplotlib")),
 }
 """Name -> what is imported, and what is not loaded by this."""

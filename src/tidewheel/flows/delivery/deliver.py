@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidewheel import deadline
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused, OutOfTime, PartLeased
 from tidewheel.flows.delivery import sending
+from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired, without_ids
 from tidewheel.flows.delivery.parking import park_rest
 from tidewheel.flows.delivery.plan_again import plan_at, segments_of_unindexed
@@ -32,39 +33,6 @@ _MOST_TIMES_INLINE = 4
 """A plan that turns out to need more than so many times `inline_rows` sends is sent in parts."""
 _PORTION_S = 15
 """Time for a portion of a ledger whose index dispatch could not read."""
-
-
-class Delivered(NamedTuple):
-    """The result of a task.
-
-    Attributes:
-        messages: sent.
-        segments: read.
-        failures: errors of some of the work, which is parked, or left to the work queue or the sweep.
-        parked: messages that the queue did not take, and that were parked.
-        expired: messages that were dropped because their time had passed, counted for each subscription.
-        unread: objects that are lost or refused. The sweep has their rows tried again.
-        refused: messages that SQS refused permanently.
-        purged: messages that were dropped because they were purged.
-    """
-
-    messages: int = 0
-    segments: int = 0
-    failures: tuple[Exception, ...] = ()
-    parked: int = 0
-    expired: int = 0
-    unread: tuple[str, ...] = ()
-    refused: int = 0
-    purged: int = 0
-
-    @property
-    def tally(self) -> Tally:
-        """The same, as a delivery counts it."""
-        return Tally(self.messages, self.parked, self.refused, self.expired, self.purged)
-
-    def plus(self, more: Delivered) -> Delivered:
-        """Returns the result of both."""
-        return Delivered(*map(add, self, more))
 
 
 def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:

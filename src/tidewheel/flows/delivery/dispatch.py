@@ -26,7 +26,7 @@ from tidewheel import deadline
 from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification, ObjectMissing
 from tidewheel.flows.delivery.commit import schedule
-from tidewheel.flows.delivery.deliver import Delivered, deliver_at_once
+from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.occurrences import end_of_part
 from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
@@ -309,6 +309,8 @@ def _start(
     ports: Ports, state: TopicState, plan: Plan, deliveries: Sequence[Delivery], at_once: bool, done: Dispatched
 ) -> None:
     if at_once and deliveries:
+        from tidewheel.flows.delivery.deliver import deliver_at_once  # loads pyarrow
+
         delivered = deliver_at_once(ports, state, plan, deliveries)
         done.sent = done.sent.plus(delivered)
         done.failures += delivered.failures

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.administration.pause import activate, drop_parks, wake_parks
 from tidewheel.flows.delivery import sending
-from tidewheel.flows.delivery.deliver import Delivered
+from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_rows, parked_rows
 from tidewheel.flows.ports import Ports

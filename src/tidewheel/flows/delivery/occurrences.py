@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from tidewheel.flows.ports import Ports
-from tidewheel.ledger.ledger import encode_for_topic
-from tidewheel.ledger.rows import rows_table, sort_rows
 from tidewheel.model import object_names
 from tidewheel.model.message import bytes_of_text
 from tidewheel.model.plan import PlannedSegment
 from tidewheel.model.recurrence import rule_of
 from tidewheel.model.recurring import Recurring, occurrence_id
 from tidewheel.model.topic_state import TopicState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_PLAN_BYTES = 16 * 1024 * 1024
 """Of occurrences in one plan, unless a single slot has more. Several copies fit into dispatch's memory."""
@@ -54,6 +54,8 @@ def store_occurrences(ports: Ports, state: TopicState, recurring: Sequence[Recur
     rows = _rows(recurring, state, ports.clock.now_ms())
     if rows is None:
         return None
+    from tidewheel.ledger.ledger import encode_for_topic
+
     ledger = encode_for_topic(state, rows)
     name = object_names.occurrences_name(state.topic, state.planned, ports.objects.new_attempt())
     ports.objects.put(name, ledger.data)
@@ -71,6 +73,8 @@ def _rows(recurring: Sequence[Recurring], state: TopicState, now_ms: int) -> pa.
     due = list(_due(recurring, state))
     if not due:
         return None
+    from tidewheel.ledger.rows import rows_table, sort_rows
+
     bodies = {each.name: bytes_of_text(each.text, each.encoding) for each in recurring}
     rows = rows_table(
         deliver_at_ms=[due_ms for due_ms, _ in due],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidewheel.flows.administration.pause import wake_parks
-from tidewheel.flows.delivery.deliver import Delivered, deliver_part
+from tidewheel.flows.delivery.deliver import deliver_part
+from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.dispatch import Dispatched, hand_out
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.ports import Ports
