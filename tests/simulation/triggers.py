@@ -12,7 +12,6 @@ from tests.simulation.faults import FaultyPorts
 from tests.simulation.interleaving import Task
 from tests.simulation.promises import Violation
 from tests.simulation.world import START_MS, World
-from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import pack_of
@@ -28,6 +27,7 @@ from tidewheel.local.event_source import record_of
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
 from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.subscription_state import Delivered
 from tidewheel.model.task import task_of
 from tidewheel.model.triggers import BULK_WINDOW_S, SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE, bulk_queue
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 from tidewheel import deadline
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused, OutOfTime, PartLeased
 from tidewheel.flows.delivery import sending
-from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, without_expired, without_ids
 from tidewheel.flows.delivery.parking import park_rest
 from tidewheel.flows.delivery.plan_again import plan_at, segments_of_unindexed
@@ -26,7 +25,7 @@ from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.message import id_bytes
 from tidewheel.model.plan import Piece, Plan
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import NOTHING_SENT, Delivery, DeliveryKey, Tally, Unread
+from tidewheel.model.subscription_state import NOTHING_SENT, Delivered, Delivery, DeliveryKey, Tally, Unread
 from tidewheel.model.topic_state import TopicState
 
 _MOST_TIMES_INLINE = 4

@@ -26,7 +26,6 @@ from tidewheel import deadline
 from tidewheel.deadline import TRY_S
 from tidewheel.errors import ConcurrentModification, ObjectMissing
 from tidewheel.flows.delivery.commit import schedule
-from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.occurrences import end_of_part
 from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
@@ -35,7 +34,7 @@ from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.marks import hand_outs_together, item_count
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import Delivery, DeliveryKey, SubscriptionState
+from tidewheel.model.subscription_state import Delivered, Delivery, DeliveryKey, SubscriptionState
 from tidewheel.model.topic_state import NextWork, TopicState
 from tidewheel.model.wheel import open_from
 from tidewheel.storage.deliveries import HandOut

@@ -10,7 +10,6 @@ import pyarrow as pa
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.administration.pause import activate, drop_parks, wake_parks
 from tidewheel.flows.delivery import sending
-from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_rows, parked_rows
 from tidewheel.flows.ports import Ports
@@ -18,7 +17,7 @@ from tidewheel.flows.ports.parallel import persistently
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.park import Park, ParkKey, least_tried
 from tidewheel.model.settings import LEASE_MS
-from tidewheel.model.subscription_state import State, SubscriptionState
+from tidewheel.model.subscription_state import Delivered, State, SubscriptionState
 from tidewheel.model.topic_state import TopicState
 
 _DRAIN_MS = 20_000

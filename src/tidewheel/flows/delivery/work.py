@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tidewheel.flows.administration.pause import wake_parks
 from tidewheel.flows.delivery.deliver import deliver_part
-from tidewheel.flows.delivery.delivered import Delivered
 from tidewheel.flows.delivery.dispatch import Dispatched, hand_out
 from tidewheel.flows.delivery.drain import drain
 from tidewheel.flows.ports import Ports
+from tidewheel.model.subscription_state import Delivered
 from tidewheel.model.task import CatchUpTask, DrainTask, PartTask, Task
 
 _MOST_STEPS = 100
