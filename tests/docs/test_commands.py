@@ -154,6 +154,8 @@ def test_the_tidewheel_commands_of_an_operations_document_run_in_their_order(nam
                 words[words.index("--stack") + 1] = stack.stack_name
             if "--watch" in words:
                 continue  # it never ends
+            if {"deploy", "destroy"} & set(words):
+                continue  # tests/deploy
             done = CliRunner().invoke(app, words, obj=target, input="y\n")
             assert done.exit_code == 0, f"{command}\n{done.output}"
 

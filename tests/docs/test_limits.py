@@ -18,6 +18,7 @@ NOT_LIMITS = {
     "tidewheel.flows.maintenance.checkpoint.MOST_KEYS": "docs/disaster-recovery.md says what a rebuild restores",
     "tidewheel.model.settings.MAX_DELIVERY_S": "the longest time-out of a function that delivers",
     "tidewheel.cdk.names.MAX_SERVICE_NAME": "as long as every name",
+    "tidewheel.deploy.words.MOST_NAMED": "a line with more names ends in dots",
     "tidewheel.cli.inspection.MOST_TOPICS": "the command says how many topics are left",
     "tidewheel.model.settings.MAX_FUNCTION_S": "the longest of the functions' time-outs",
     "tidewheel.storage.checks.MOST_DUE": "what one sweep sees; the next sees the rest",

@@ -40,7 +40,7 @@ def template_for(environment: str, spark: bool) -> Template:
 
 
 def parameter_of(setting: str) -> str:
-    """Returns the name of a setting's parameter, such as `LogLevel` for `log_level`."""
+    """Returns the name of a setting's parameter, the setting's name in upper camel case."""
     return "".join(part.capitalize() for part in setting.split("_"))
 
 
