@@ -30,6 +30,8 @@ def metadata_of(wheel: Path) -> Message:
         return email.message_from_string(archive.read(name).decode())
 
 
+TEMPLATES = ("development.json", "development-no-spark.json", "production.json", "production-no-spark.json")
+
 # ---- what is in it
 
 
@@ -44,6 +46,7 @@ def test_the_wheel_holds_all_that_the_package_reads(wheel: Path) -> None:
         "tidewheel/_examples/messages.jsonl.gz",
         "tidewheel/bundling/requirements.lock",
         "tidewheel/local/template.json",
+        *(f"tidewheel/_templates/{name}" for name in TEMPLATES),
         "tidewheel/__init__.pyi",
         "tidewheel/py.typed",
     } <= names

@@ -66,6 +66,9 @@ LAMBDA = Machine(python="3.13", architecture="aarch64")
 X86 = Machine(python="3.13", architecture="x86_64")
 """The functions' Python on x86-64, for tests that run the archive on developers' machines."""
 
+MACHINES = {"arm64": LAMBDA, "x86_64": X86}
+"""Lambda's name of an architecture -> the machine."""
+
 GLUE = X86
 """The workers of Glue 6.0, which also have Python 3.13.
 https://docs.aws.amazon.com/glue/latest/dg/migrating-version-60.html

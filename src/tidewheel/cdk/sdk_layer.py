@@ -21,16 +21,13 @@ from constructs import Construct, IValidation
 
 from tidewheel.bundling.archive import files_of, fingerprint, write_archive
 from tidewheel.bundling.functions import install_files, makers, own_modules
-from tidewheel.bundling.pinned_packages import LAMBDA, X86, Machine, pinned
+from tidewheel.bundling.pinned_packages import LAMBDA, MACHINES, Machine, pinned
 from tidewheel.cdk.bundling import bundled_by
 from tidewheel.errors import InvalidValue
 from tidewheel.shipped import PACKAGE
 
 PACKAGES = ("cronsim", "pyroaring", "tzdata")
 """The packages that the client needs beside boto3."""
-
-MACHINES = {"arm64": LAMBDA, "x86_64": X86}
-"""Lambda's name of an architecture -> the machine."""
 
 
 class SdkLayer(lambda_.LayerVersion):

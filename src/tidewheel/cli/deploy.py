@@ -26,21 +26,15 @@ Role = Annotated[str | None, typer.Option(help="ARN of the role with which Cloud
 
 def deploy(
     ctx: typer.Context,
-    environment: Annotated[
-        str | None, typer.Option(help="development or production. The default is the deployed one, or development.")
-    ] = None,
+    environment: Annotated[str | None, typer.Option(help="development, the default, or production.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only show the changes.")] = False,
     yes: Yes = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, such as log_level=DEBUG. Repeat for more.")
-    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, as log_level=DEBUG.")] = None,
     spark: Annotated[bool | None, typer.Option("--spark/--no-spark", help="With or without Glue jobs.")] = None,
     architecture: Annotated[str | None, typer.Option(help="The functions': arm64 or x86_64.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag of all resources, as key=value.")] = None,
     role_arn: Role = None,
-    import_existing: Annotated[
-        bool, typer.Option("--import-existing", help="Take over what an earlier stack of this name left.")
-    ] = False,
+    import_existing: Annotated[bool, typer.Option("--import-existing", help="Take over an old stack's rest.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Deploy the service to your AWS account, or update it. Shows the changes, and asks."""
@@ -87,7 +81,7 @@ def _deployment(ctx: typer.Context, yes: bool, as_json: bool, *, typed: bool = F
     with needs_extra(f"tidewheel {ctx.info_name}", "deploy"):
         from botocore.exceptions import ClientError
 
-        from tidewheel.deploy.deploying import Deployment
+        from tidewheel.deploy.deploying import Deployment, Talk
 
     given, begun = target(ctx), []
 
@@ -103,14 +97,8 @@ def _deployment(ctx: typer.Context, yes: bool, as_json: bool, *, typed: bool = F
             move(done, total)
 
         try:
-            yield Deployment(
-                given.stack,
-                given.session(),
-                given.endpoint_url,
-                say=(lambda line: typer.echo(line, err=True)) if as_json else say,
-                ask=ask,
-                progress=progress,
-            )
+            talk = Talk((lambda line: typer.echo(line, err=True)) if as_json else say, ask, progress)
+            yield Deployment(given.stack, given.session(), given.endpoint_url, talk)
         except KeyboardInterrupt:
             if begun:
                 typer.echo(f"CloudFormation goes on by itself. To follow: tidewheel {ctx.info_name}", err=True)

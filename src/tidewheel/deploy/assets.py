@@ -21,12 +21,10 @@ from botocore.exceptions import ClientError
 
 from tidewheel.bundling.functions import functions_hash, write_bundle
 from tidewheel.bundling.jobs import WHEELS_SUFFIX, package_hash, wheels_hash, write_package, write_wheels
-from tidewheel.bundling.pinned_packages import LAMBDA, X86
+from tidewheel.bundling.pinned_packages import MACHINES
 from tidewheel.errors import DeployFailed, DeployRefused
 from tidewheel.shipped import GLUE_JOBS, shipped
 
-MACHINES = {"arm64": LAMBDA, "x86_64": X86}
-"""Lambda's name of an architecture -> the machine."""
 EXPIRE = {
     "ID": "forget-old-archives",
     "Status": "Enabled",

@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.config import Config
 
@@ -55,6 +56,20 @@ REMOVAL = {
 """Type of a resource that production keeps -> how to remove the resource."""
 
 
+class Talk(NamedTuple):
+    """The dialogue with a person.
+
+    Attributes:
+        say: Prints a line.
+        ask: Asks a question. Returns whether to go on.
+        progress: Tells how many of how many resources are done.
+    """
+
+    say: Callable[[str], None]
+    ask: Callable[[str], bool]
+    progress: Progress
+
+
 class Deployment:
     """A stack in an account and a Region, which is deployed or not.
 
@@ -62,38 +77,22 @@ class Deployment:
         place: The stack, the account and the Region, in words.
     """
 
-    def __init__(
-        self,
-        name: str,
-        session: boto3.Session,
-        endpoint_url: str | None,
-        *,
-        say: Callable[[str], None],
-        ask: Callable[[str], bool],
-        progress: Progress,
-    ) -> None:
+    def __init__(self, name: str, session: boto3.Session, endpoint_url: str | None, talk: Talk) -> None:
         """Asks AWS for the account.
 
         Args:
             name: The stack's name.
             session: Has the credentials and the Region.
             endpoint_url: The URL of AWS; None: AWS's own.
-            say: Prints a line.
-            ask: Asks a question. Returns whether to go on.
-            progress: Tells how many of how many resources are done.
+            talk: Speaks with a person.
         """
         # CloudFormation reads templates at S3's address, too: the bucket is in the path.
         config = Config(retries={"mode": "standard", "max_attempts": 8}, s3={"addressing_style": "path"})
-        make: Any = session.client
-
-        def client(service: str) -> Any:
-            return make(service, endpoint_url=endpoint_url, config=config)
-
-        self._client = client
-        self._say, self._ask = say, ask
+        self._client: Any = partial(cast(Any, session.client), endpoint_url=endpoint_url, config=config)
+        self._say, self._ask = talk.say, talk.ask
         self._account = account = self._client("sts").get_caller_identity()["Account"]
         self._region = session.region_name
-        self._stack = Stack(api=self._client("cloudformation"), name=name, progress=progress)
+        self._stack = Stack(api=self._client("cloudformation"), name=name, progress=talk.progress)
         number = hashlib.sha256(name.encode()).hexdigest()[:10]
         self._assets = self._bucket(f"tidewheel-{account}-{self._region}-{number}")
         self.place = f"stack {name}, account {account}, Region {self._region}"
@@ -102,20 +101,14 @@ class Deployment:
         return Bucket(s3=self._client("s3"), name=name, owner=self._account)
 
     def deploy(
-        self,
-        *,
-        plan: bool,
-        environment: str | None = None,
-        spark: bool | None = None,
-        settings: Mapping[str, str],
-        **request: Any,
+        self, *, plan: bool, environment: str | None, spark: bool | None, settings: Mapping[str, str], **request: Any
     ) -> dict[str, Any]:
         """Deploys the stack, or only tells the changes. Returns the result for programs.
 
         Args:
             plan: Whether to tell the changes only.
-            environment: `development` or `production`; by default as the deployed stack, or development.
-            spark: Whether the stack has Spark jobs; by default as the deployed stack, or as the Region allows.
+            environment: `development` or `production`; None: as the deployed stack, or development.
+            spark: Whether the stack has Spark jobs; None: as the deployed stack, or as the Region allows.
             settings: Parameters of the template, by the names of settings.
             **request: Parts of CloudFormation's request, such as `Tags` and `RoleARN`.
 
