@@ -10,7 +10,7 @@
   fails. tests/independent/parts/ministack_server.py makes numbers of them.
 - MiniStack fails the second delete of a message, where AWS succeeds. After a lost answer the SDK repeats a delete, so
   the story takes `DeleteFailed` for done.
-- MiniStack has no StartMessageMoveTask: the story shows the error of a redrive.
+- MiniStack has neither ListDeadLetterSourceQueues nor StartMessageMoveTask: the story shows the error of a redrive.
 - MiniStack unpacks the archive anew for each of a function's workers: the story deploys few concurrent calls.
 - MiniStack's DeleteStack removes S3 buckets that have objects. tests/deploy has a CloudFormation that does not.
 - MiniStack calls every Ref to a changed function or archive a conditional replacement.
