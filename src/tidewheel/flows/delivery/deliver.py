@@ -72,8 +72,8 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
     if sent is None:
         return None
     if sent.left is not None:
-        note, reason, tally = {part: sent.left}, str(sent.done.failures[-1]), sent.done.tally
-        persistently(lambda: ports.deliveries.note_unread(delivery, note, reason, now_ms, tally=tally))
+        note, tally = {part: sent.left}, sent.done.tally
+        persistently(lambda: ports.deliveries.note_unread(delivery, note, str(sent.reason), now_ms, tally=tally))
         if sent.goes_on:
             ports.queues.enqueue_parts(key, [part])
         return sent.done
@@ -90,11 +90,13 @@ class _Sent(NamedTuple):
 
     Attributes:
         left: the pieces that could not be read, or for which there was no time.
+        reason: the error of `left`.
         goes_on: whether time was all that was missing. Each task sends some of the part, so the next may come at once.
     """
 
     done: Delivered
     left: Unread | None = None
+    reason: Exception | None = None
     goes_on: bool = False
 
 
@@ -126,7 +128,7 @@ def _deliver(ports: Ports, state: TopicState, delivery: Delivery, part: int) -> 
 
 
 def _unread(left: Unread, errors: Sequence[Exception]) -> _Sent:
-    return _Sent(Delivered(failures=tuple(errors), unread=lost_objects(left)), left)
+    return _Sent(Delivered(failures=tuple(errors), unread=lost_objects(left)), left, errors[-1])
 
 
 def _send_portions(
@@ -151,9 +153,9 @@ def _send_portions(
     if not errors:
         return _Sent(done)
     left = unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
-    causes = tuple(dict.fromkeys(errors.values()))  # one of many pieces is told once
+    causes = tuple(each for each in dict.fromkeys(errors.values()) if each is not late)  # one of many is told once
     done = done._replace(failures=done.failures + causes, unread=lost_objects(left))
-    return _Sent(done, left, goes_on=causes == (late,))
+    return _Sent(done, left, causes[-1] if causes else late, goes_on=not causes)
 
 
 def _send(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -> Delivered:
@@ -243,7 +245,7 @@ def _send_ready(
     done: list[Delivery] = []
     total = NOTHING_SENT
     for (delivery, rows, expired, purged), outcome in zip(ready, outcomes, strict=True):
-        failures += [] if outcome.error is None else [outcome.error]
+        failures += outcome.failures
         with _alone(ports, delivery, failures):
             parked = park_rest(ports, state, delivery, rows, outcome) if outcome.untaken else 0
             tally = Tally(outcome.sent, parked, outcome.refused, expired, purged)
@@ -259,7 +261,7 @@ def _send_ready(
 
 def _note(ports: Ports, notes: Mapping[int, Unread], reason: str, delivery: Delivery, tally: Tally) -> None:
     """Notes the pieces of a delivery that could not be read, and that its other parts are done."""
-    others, now_ms = set(range(delivery.parts)).difference(notes), ports.clock.now_ms()
+    others, now_ms = set(range(delivery.parts)).difference(notes), unchecked_ms(ports.clock)
     persistently(lambda: ports.deliveries.note_unread(delivery, notes, reason, now_ms, others, tally))
 
 

@@ -214,26 +214,27 @@ def _advance(ports: Ports, state: TopicState, done: Dispatched) -> _Step | None:
 def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched) -> None:
     """Hands out plans to the subscriptions that lag behind a slot, side by side.
 
-    If the topic has one subscription, this call may send small plans, and raises an error. If the topic has several
-    subscriptions, this call only enqueues parts, because one call must not send for all subscriptions, and
-    `done.failures` gets the errors. A task of the work queue continues for each subscription that still lags. If a
-    hand-out fails or its task is not enqueued, the next slot stays low, so the sweep continues.
+    The only subscription of a topic gets all its plans, and this call may send small plans. Each of several gets a few
+    plans, whose parts are enqueued, because one call must not send for all. A task of the work queue continues for each
+    subscription that still lags. If a hand-out fails or its task is not enqueued, `done.failures` gets the error, and
+    the next slot stays low, so the sweep continues.
     """
     takers = [each for each in ports.subscriptions.all(topic) if each.takes_plans]
-    if len(takers) == 1:
-        hand_out(ports, topic, takers[0].name, done, most_steps=_MOST_STEPS)
-        return
+    alone = len(takers) == 1
     behind = sorted((each for each in takers if each.cursor < planned), key=lambda each: -each.cursor)
     results: list[Dispatched] = []
 
     def step(taker: SubscriptionState) -> None:
         results.append(own := Dispatched())
-        if not hand_out(ports, topic, taker.name, own, most_steps=_FEW_STEPS, inline=False):
+        most_steps = _MOST_STEPS if alone else _FEW_STEPS
+        if not hand_out(ports, topic, taker.name, own, most_steps=most_steps, inline=alone):
             ports.queues.enqueue_catch_up(topic, taker.name, taker.generation)
 
     done.failures += each_alone(ports.parallel, step, behind).values()
-    done.enqueued_parts += sum(each.enqueued_parts for each in results)
-    done.failures += [error for each in results for error in each.failures]
+    for each in results:
+        done.sent = done.sent.plus(each.sent)
+        done.enqueued_parts += each.enqueued_parts
+        done.failures += each.failures
 
 
 def hand_out(ports: Ports, topic: str, name: str, done: Dispatched, *, most_steps: int, inline: bool = True) -> bool:
