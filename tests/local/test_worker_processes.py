@@ -151,7 +151,7 @@ def test_what_is_not_finished_in_time_ends_with_the_process(world: World, kind: 
     assert (code, shown) == (0, "ended\n") and time.monotonic() - at_s < 6.5
     assert "no time is left for 3 messages" in errors and "Traceback" not in errors
     # A function in another thread cannot be ended: its message waits for its time-out.
-    assert world.visible() == (0 if kind == "threads" else 3)
+    assert world.visible() == (0 if kind == "threads" else 3), errors
     assert world.seen("done") == []
 
 

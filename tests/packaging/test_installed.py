@@ -105,8 +105,8 @@ WRONG = {
     8: 'Argument "slot_s" to "create_topic"',
     9: 'Unexpected keyword argument "slot_s" for "update_topic"',
     10: 'Unexpected keyword argument "slots" for "LocalTidewheel"',
-    15: 'Unexpected keyword argument "retention" for "update_topic"',
-    16: 'Unexpected keyword argument "slot" for "create_topic"',
+    15: 'Unexpected keyword argument "retention"; did you mean "retention_days"?',
+    16: 'Unexpected keyword argument "slot"; did you mean "slot_s"?',
 }
 """Line of BAD -> what mypy says."""
 

@@ -35,6 +35,8 @@ REFUSED_S = 60
 """How long a worker that has received before tries what AWS refuses: a policy or a queue may be made anew just now."""
 LAST_CALL_S = 6
 """How long the keeper's last round may take. A round before has as long for each of its three calls."""
+_LAST_POLL_S = 1.5
+"""How long a poll, which waits a second at least, may outlive the keeper."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 20.0
 _EMPTY_S = 0.1
 """The least time from an empty receive to the next, for `wait_s=0` and for emulators that do not wait."""
@@ -130,8 +132,9 @@ class Station:
                 self._loop.call_soon_threadsafe(lambda: [each.cancel() for each in self._tasks])
 
     def join(self, end_s: float) -> None:
-        """Waits for the last acknowledgements until a time of the monotonic clock."""
-        self._keeper.join(max(0.0, end_s - time.monotonic()))
+        """Waits for the last acknowledgements and the last poll until a time of the monotonic clock."""
+        for each, most_s in ((self._keeper, LAST_CALL_S), (self._receiver, _LAST_POLL_S)):
+            each.join(min(most_s, max(0.0, end_s - time.monotonic())))
 
     @property
     def _unfinished(self) -> bool:
@@ -149,6 +152,9 @@ class Station:
             try:
                 messages = self._inbox.take(most, self._wait_s)
                 self._reached(_POLLS)
+                if messages and self._stop.is_set():  # perhaps what the keeper gave back, before it ended
+                    self._inbox.hide(messages, 0)
+                    break
             except Exception as error:  # whatever it is: without a receiver, the worker would sleep for ever
                 pause_s = self._failed(error, _POLLS, pause_s)
                 continue
