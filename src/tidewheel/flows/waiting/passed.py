@@ -1,7 +1,7 @@
 """Reads messages whose slots have passed, the last first, by the plans that sent them.
 
-A plan names the segments that it read, and what it left out. So ledgers that were merged since are read as they were
-sent. A delivery that is done has left a record, and only such deliveries count.
+A plan keeps the names of its segments, and of what it left out. So messages are found as they were sent, even if their
+ledgers were merged since. A delivery that is done has left a record, and only such deliveries count.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import CorruptLedger, ObjectMissing
+from tidewheel.flows.delivery.plan_again import segments_of_unindexed
 from tidewheel.flows.waiting.find import FoundMessage, found_messages, segment_rows
 from tidewheel.model.message import HEADER_ATTRIBUTE, ID_TAIL_BITS, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.plan import Plan, PlannedSegment
@@ -27,7 +28,7 @@ from tidewheel.storage.read_ahead import THREADS, read_ahead
 from tidewheel.storage.storage import Storage
 
 _FIRST = '"first":'
-"""In a header's extras, of a retry of a message with a key. JSON escapes quotation marks inside a text."""
+"""The extras of a retry's header have this, and no text in them can, because JSON escapes quotation marks."""
 MOST_READS = 1000
 """Segments that one look reads, each with a GET."""
 
@@ -96,8 +97,8 @@ class Passed:
 
         A look for a key or a group reads some segments ahead, side by side.
         """
-        self.unreadable |= {each.object_name: ObjectMissing(each.object_name) for each in plan.unindexed}
-        wanted = (each for each in plan.segments if each.segment.last_deliver_at_ms >= self.first_ms)
+        planned = [*plan.segments, *self._unindexed(plan)]
+        wanted = (each for each in planned if each.segment.last_deliver_at_ms >= self.first_ms)
         segments = [each for each in wanted if each.segment.least_id < self.end_id]
         segments.sort(key=lambda each: each.segment.last_deliver_at_ms)
         allowed = islice(reversed(segments.copy()), MOST_READS - self.reads)
@@ -106,7 +107,7 @@ class Passed:
         seen: set[bytes] = set()
         with closing(read_ahead(partial(self._read, plan), allowed, threads=threads)) as read:
             while segments or heap:
-                while segments and not (heap and -heap[0][0] >> ID_TAIL_BITS > segments[-1].segment.last_deliver_at_ms):
+                while segments and not (heap and _due_ms(heap[0]) > segments[-1].segment.last_deliver_at_ms):
                     self.looked_back_ms = min(self.looked_back_ms, segments[-1].segment.last_deliver_at_ms + 1)
                     if self.reads == MOST_READS:
                         return
@@ -118,6 +119,14 @@ class Passed:
                             heapq.heappush(heap, (-int.from_bytes(found.checked.id), found))
                 if heap:
                     yield heapq.heappop(heap)[1]
+
+    def _unindexed(self, plan: Plan) -> Iterator[PlannedSegment]:
+        """Yields the segments of ledgers whose index could not be read when the plan was made."""
+        for ledger in plan.unindexed:
+            try:
+                yield from segments_of_unindexed(self.storage.objects, ledger, plan, self.state.slot_ms)
+            except (CorruptLedger, ObjectMissing, ValueError) as error:
+                self.unreadable[ledger.object_name] = error
 
     def _read(self, plan: Plan, planned: PlannedSegment) -> Sequence[FoundMessage]:
         try:
@@ -143,6 +152,10 @@ class Passed:
         if self.key is not None:
             keep = pc.and_(keep, pc.or_(_is(rows.column("key"), self.key), _are_retries(rows)))
         return rows.filter(keep)
+
+
+def _due_ms(found: tuple[int, FoundMessage]) -> int:
+    return -found[0] >> ID_TAIL_BITS
 
 
 def _is(column: pa.ChunkedArray, value: str) -> pa.ChunkedArray:
