@@ -103,11 +103,12 @@ def test_nothing_brings_a_deleted_delivery_back(store: Store, parts: int, part: 
 
 def test_a_delivery_of_many_parts_ends_once_the_marks_of_all_its_items_are_full(store: Store) -> None:
     open_parts = {3, 300, 301, 599}
-    delivery = store.delivered(parts=600, done=frozenset(range(600)) - open_parts)
+    delivery = store.delivered(parts=600, done=frozenset(range(600)) - open_parts, filter_policy='{"kind":["a"]}')
     key = delivery.key
     assert [delivery] == store.deliveries.all("orders") and store.deliveries.read(key) == delivery
     leased = store.deliveries.lease_part(key, 300, 700, 400)
-    assert leased is not None and leased.key == key and (len(leased.done), leased.leases) == (254, ((300, 700),))
+    assert leased is not None and (leased.key, leased.filter_policy) == (key, delivery.filter_policy)
+    assert (len(leased.done), leased.leases) == (254, ((300, 700),))
     assert store.deliveries.read(key) == replace(delivery, leases=((300, 700),))
     for now_ms, part in enumerate((599, 300, 3, 301), 900):
         after = store.deliveries.part_done(key, part, tally=Tally(sent=part), now_ms=now_ms)

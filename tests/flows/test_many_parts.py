@@ -231,3 +231,15 @@ def test_a_process_reads_the_object_of_a_plan_once_and_keeps_a_bounded_number_of
     assert service.plans.read(TOPIC, second.first_slot) == second
     with pytest.raises(ObjectMissing):
         service.plans.read(TOPIC, first.first_slot)
+
+
+def test_a_delivery_of_which_an_item_is_not_readable_is_named_and_deleted_whole() -> None:
+    world, _ = handed_out(300)
+    [_, more] = items_with_marks(world)
+    world.service.dynamodb.put_item(TableName="memory", Item=more | {"parts": {"S": "many"}})
+    errors: dict[str, Exception] = {}
+    assert world.service.deliveries.all(TOPIC, errors) == [] and len(errors) == 1
+    [found] = world.service.unreadable.all(TOPIC)
+    assert (found.what, found.name) == ("delivery", *errors)
+    world.service.unreadable.delete([found])
+    assert not items_with_marks(world)

@@ -23,7 +23,8 @@ TOGETHER = 256
 """Consecutive parts whose marks are in one item."""
 MOST_ITEMS = 96
 """Items of a delivery. With a plan, its topic state and the cursor, they fit into one transaction."""
-_A_TRANSACTION = 100
+IN_THE_FIRST = ""
+"""Stands for a filter policy in further items. A transaction of many copies of a long policy would be too large."""
 
 
 def item_of(part: int) -> int:
@@ -38,7 +39,7 @@ def item_count(parts: int) -> int:
 
 def hand_outs_together(parts: int) -> int:
     """Returns how many deliveries a transaction can open, each with a cursor, beside the plan and the topic state."""
-    return (_A_TRANSACTION - 2) // (1 + item_count(parts))
+    return (100 - 2) // (1 + item_count(parts))
 
 
 def in_turn(parts: Iterable[int]) -> list[int]:
@@ -49,11 +50,11 @@ def in_turn(parts: Iterable[int]) -> list[int]:
 def is_full(marks: Delivery, part: int) -> bool:
     """Returns whether all parts are done whose marks are in the same item as those of a part."""
     starts = range(item_of(part) * TOGETHER, marks.parts, TOGETHER * MOST_ITEMS)
-    return len(marks.done) == sum(min(TOGETHER, marks.parts - start) for start in starts)
+    return len(marks.done) >= sum(min(TOGETHER, marks.parts - start) for start in starts)
 
 
 def divided(delivery: Delivery) -> Iterator[Delivery]:
-    """Yields the items of a delivery, each with its own marks. The first has the counts."""
+    """Yields the items of a delivery, each with its own marks. The first has the counts and the filter policy."""
     for number in range(item_count(delivery.parts)):
         yield replace(
             delivery,
@@ -61,6 +62,7 @@ def divided(delivery: Delivery) -> Iterator[Delivery]:
             leases=tuple(each for each in delivery.leases if item_of(each[0]) == number),
             unread=tuple(each for each in delivery.unread if item_of(each[0]) == number),
             tally=NOTHING_SENT if number else delivery.tally,
+            filter_policy=IN_THE_FIRST if number and delivery.filter_policy else delivery.filter_policy,
         )
 
 

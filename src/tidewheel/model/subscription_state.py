@@ -245,11 +245,6 @@ class Delivery(StoredSettings):
         return self.first_ms is None or self.end_ms is None or self.first_ms <= due_ms < self.end_ms
 
     @property
-    def begun(self) -> tuple[int, int]:
-        """The same for all items of a delivery, until it begins anew."""
-        return self.edition, self.parts
-
-    @property
     def complete(self) -> bool:
         """Whether every part is done."""
         return len(self.done) >= self.parts

@@ -100,11 +100,12 @@ class Deliveries(StoredItems):
         first = items.decode_delivery(item)
         others = range(marks.TOGETHER, marks.TOGETHER * marks.item_count(first.parts), marks.TOGETHER)
         read = [first, *(self.read_marks(first.key, part) for part in others)]
-        found = [each for each in read if each is not None and each.begun == first.begun]
+        begun = first.edition, first.parts
+        found = [each for each in read if each is not None and (each.edition, each.parts) == begun]
         if len(found) == len(read):
             return marks.merged(found)
         current = self._table.read(table_keys.delivery_key(first.key), items.decode_delivery)
-        if current is not None and current.begun == first.begun:
+        if current is not None and (current.edition, current.parts) == begun:
             raise CorruptMetadata(f"delivery {first.key} lacks marks; restore them, or rebuild the topic's index")
         return None if current is None else self.read(first.key)
 
@@ -119,7 +120,7 @@ class Deliveries(StoredItems):
         return [each for each in found if each is not None]
 
     def lease_part(self, key: DeliveryKey, part: int, now_ms: int, expired_before_ms: int) -> Delivery | None:
-        """Leases a part. Returns the delivery's item with its marks afterwards, or None if refused.
+        """Leases a part. Returns the delivery's item with its marks afterwards, or None if refused or gone.
 
         `lease[part] = now IF the delivery exists, the part is not done and its lease is absent or older than
         expired_before_ms`.
@@ -135,7 +136,11 @@ class Deliveries(StoredItems):
             values={"part": part, "expired": expired_before_ms},
             sets={lease: now_ms},
         )
-        return self._table.change_and_read(change, items.decode_delivery, action="lease_part", topic=key.topic)
+        leased = self._table.change_and_read(change, items.decode_delivery, action="lease_part", topic=key.topic)
+        if leased is not None and leased.filter_policy == marks.IN_THE_FIRST:
+            first = self.read_marks(key, 0)
+            return None if first is None else replace(leased, filter_policy=first.filter_policy)
+        return leased
 
     def release_part(self, key: DeliveryKey, part: int) -> None:
         """Deletes a part's lease after a failure. Does nothing if the lease is gone.

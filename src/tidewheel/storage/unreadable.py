@@ -35,12 +35,11 @@ def _rule(item: Item) -> object:
     return rule_of(items.decode_recurring(item))
 
 
-_DELIVERY = "delivery"
 _KINDS: dict[str, tuple[str, Callable[[Item], object]]] = {
     table_keys.SUBSCRIPTIONS: ("subscription", items.decode_subscription),
     table_keys.BUCKETS: ("ledger", items.decode_bucket),
     table_keys.PLANS: ("plan", items.decode_plan_in_table),
-    table_keys.DELIVERIES: (_DELIVERY, items.decode_delivery),
+    table_keys.DELIVERIES: ("delivery", items.decode_delivery),
     table_keys.PARKS: ("park", items.decode_park),
     table_keys.TRASH: ("merged ledger", items.decode_trash),
     table_keys.RECURRING: ("recurring message", _rule),
@@ -55,7 +54,7 @@ class UnreadableItems(StoredItems):
     def all(self, topic: str) -> list[UnreadableItem]:
         """Finds all unreadable items of a topic, except keys. Reads all items of the topic."""
         found = []
-        kinds = {**_KINDS, table_keys.DELIVERIES: (_DELIVERY, Deliveries(self._table).whole)}
+        kinds = {**_KINDS, table_keys.DELIVERIES: ("delivery", Deliveries(self._table).whole)}
         for item in self._table.query("pk = :pk", {"pk": table_keys.topic_partition(topic)}):
             sort_key = items.key_of(item)[1]
             prefix = sort_key[: sort_key.find("#") + 1]
@@ -69,7 +68,7 @@ class UnreadableItems(StoredItems):
     def delete(self, items: Iterable[UnreadableItem]) -> None:
         """Deletes items. Missing items are ignored."""
         for item in items:
-            if item.what == _DELIVERY:
+            if item.what == "delivery":
                 Deliveries(self._table).delete([table_keys.parse_delivery_key(_key(item))])
             else:
                 self._table.delete(_key(item), action="delete_unreadable", topic=item.topic)
