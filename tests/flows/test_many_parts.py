@@ -222,7 +222,7 @@ def test_a_process_reads_the_object_of_a_plan_once_and_keeps_a_bounded_number_of
     for plan in (first, second):
         sealed = service.topic_states.seal(world.state, plan.end_slot)
         assert sealed is not None and service.plans.commit(sealed, plan, plan.end_slot)
-    monkeypatch.setattr(plans, "_MOST_KEPT_SEGMENTS", 2_000)
+    monkeypatch.setattr(plans, "_MOST_KEPT", 3_000)
     read = service.plans.read(TOPIC, first.first_slot)
     assert read == first and read is not None and read.parts() is read.parts()
     assert service.plans.read(TOPIC, first.first_slot) is read

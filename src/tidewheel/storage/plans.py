@@ -20,8 +20,8 @@ from tidewheel.storage.writes import Change, Item, Put, Value, Write, as_seen
 
 MAX_INLINE_MANIFEST_BYTES = 16_000
 """Larger manifests are stored in S3. Each part reads the item, and a partition gives 3,000 units of 4 KB a second."""
-_MOST_KEPT_SEGMENTS = 100_000
-"""Segments of the decoded plans that a process keeps, which take 50 MB."""
+_MOST_KEPT = 100_000
+"""Segments and cancelled messages of the decoded plans that a process keeps, in 50 MB. Each plan counts 1,000 more."""
 
 
 class Plans:
@@ -187,7 +187,7 @@ class Plans:
             plan = self._decode(found)
         with self._lock:
             self._decoded[name] = plan
-            while sum(len(each.segments) for each in self._decoded.values()) > _MOST_KEPT_SEGMENTS:
+            while sum(1000 + len(each.segments) + len(each.cancelled) for each in self._decoded.values()) > _MOST_KEPT:
                 del self._decoded[next(iter(self._decoded))]  # the one that was not read for the longest
         return plan
 
