@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from tests.local.toy import Toy
 from tidewheel.clock import MovedClock
-from tidewheel.local import background
+from tidewheel.local import LocalTidewheel, background
 from tidewheel.local.background import BackgroundPump
 from tidewheel.local.pump import Invocation, Kind, Pump, Trigger
 
@@ -302,3 +302,22 @@ def test_skipped_time_comes_to_its_end_while_senders_keep_the_service_busy(monke
         assert busy.sent > 0 and len(busy.sweeps) == 3 * 288  # all that was due on the way
     finally:
         pump.stop()
+
+
+def test_a_sweep_that_the_pump_comes_late_to_is_not_left_out_and_those_of_a_slept_night_are_one() -> None:
+    def ticks() -> list[int]:
+        return [at_ms for at_ms, kind, _ in stack._pump._triggers.waiting() if kind is Kind.RECURRING]
+
+    with LocalTidewheel() as stack:
+        stack.drop_schedules = True
+        tw = stack.client()
+        tw.create_topic("orders")
+        tw.send("orders", "hello", delay="1h")
+        stack.advance(minutes=46)
+        [tick_ms] = ticks()
+        for late_ms in (3, 8 * 3_600_000):
+            stack.clock.set_ms(tick_ms + late_ms)  # as real time does, while the pump is busy
+            assert ticks() == [tick_ms]
+        swept = stack.invocations["sweep"]
+        stack.advance(seconds=1)
+        assert stack.invocations["sweep"] == swept + 1

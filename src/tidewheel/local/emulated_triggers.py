@@ -61,6 +61,7 @@ class EmulatedTriggers:
         self._handlers = handlers
         self._jobs, self._rules, self._table_name, self._requests = jobs, rules, table_name, requests
         self._last_tick_ms: dict[Rule, int] = {}
+        self._told_ms: dict[Rule, int] = {}
         self._created_ms = clock.now_ms()
         self._work = SweepWork()
 
@@ -92,10 +93,12 @@ class EmulatedTriggers:
             work_ms = self._work.next_ms(stored, now_ms)
             checks = Checks(Table(cast("DynamoDBClient", stored), str(self._table_name)))
             self._work.beat(checks, rule.every, self._created_ms, now_ms)
+            told_ms = self._told_ms.pop(rule, now_ms)
             if work_ms is None:
                 return None
-            # Earlier ticks without work stay without work.
-            from_ms = max(from_ms, work_ms, now_ms)
+            # Earlier ticks without work stay without work. In real time, the pump comes late to a tick it was told of.
+            from_ms = max(from_ms, work_ms, min(now_ms, told_ms))
+            self._told_ms[rule] = rule.every.first_at_or_after_ms(self._created_ms, from_ms)
         return rule.every.first_at_or_after_ms(self._created_ms, from_ms)
 
     def _stored(self) -> MemoryDynamoDBClient | None:
@@ -111,7 +114,7 @@ class EmulatedTriggers:
             return [self._invocation(self._scheduled(schedule))]
 
     def _tick(self, rule: Rule, at_ms: int) -> list[Invocation]:
-        self._last_tick_ms[rule] = at_ms
+        self._last_tick_ms[rule] = max(at_ms, self._clock.now_ms())  # none of hours in which the machine slept
         with self._emulator.lock:
             if (stored := self._stored()) is not None:
                 self._work.expire(stored, self._clock.now_ms())
