@@ -33,7 +33,7 @@ class Parts(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the Markdown files, without plots. Write the templates, where the CDK is installed."""
         root = Path(self.root)
-        if version != "editable" and importlib.util.find_spec("aws_cdk") is not None:
+        if version != "editable" and importlib.util.find_spec("aws_cdk") is not None and is_stale(root):
             command = [sys.executable, "-m", "infra.shipped_templates"]
             environment = {**os.environ, "PYTHONPATH": str(root / "src")}
             subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True)
@@ -41,6 +41,14 @@ class Parts(BuildHookInterface[Any]):
             for page in (root / "docs").rglob("*.md"):
                 name = page.relative_to(root / "docs").as_posix()
                 build_data["force_include"][str(page)] = f"tidewheel/_docs/{name}"
+
+
+def is_stale(root: Path) -> bool:
+    """Return whether a source is newer than a template, or a template is missing."""
+    templates = [path.stat().st_mtime for path in (root / "src" / "tidewheel" / "_templates").glob("*.json")]
+    folders = (root / name for name in ("src", "infra", "functions", "glue_jobs"))
+    sources = [root / "requirements.lock", *(path for folder in folders for path in folder.rglob("*.py"))]
+    return len(templates) < 4 or min(templates) <= max(path.stat().st_mtime for path in sources)
 
 
 def for_index(readme: str, base_url: str | None) -> str:
