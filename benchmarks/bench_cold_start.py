@@ -8,8 +8,8 @@ Python itself needs: other programs move CPU time less than wall time. No reques
 
 A start is the import of a handler, with all that its module does. Lambda does this once an environment, and gives it a
 whole core then, whatever the function's memory (AWS, "Understanding the Lambda execution environment lifecycle").
-A module without bytecode is compiled at each start, as on Lambda: a function cannot write to its folder. The archive has
-bytecode if uv finds the functions' Python.
+A module without bytecode is compiled at each start, as on Lambda: a function cannot write to its folder. The archive
+has bytecode if uv finds the functions' Python.
 
 The floors are packages alone: boto3 with the four clients that every function makes, and Powertools' logger; numpy; and
 pyarrow.

@@ -109,12 +109,17 @@ def main(
     # The answer above stands for the CDK's own questions.
     answers = {"deploy": ["--require-approval", "never"], "destroy": ["--force"], "diff": []}[options.command]
     command = [*cdk, options.command, target.stack, *context, *answers, *of_cdk]
-    if options.command != "destroy" or target.s3_bucket is None:
-        return run(command, variables)
-    target.s3_bucket.empty()
-    if code := run(command, variables):  # a function wrote meanwhile, and is gone now
-        target.s3_bucket.empty()
-        code = run(command, variables)
+    if options.command == "destroy" and target.s3_bucket is not None:
+        return _destroy(target.s3_bucket, lambda: run(command, variables))
+    return run(command, variables)
+
+
+def _destroy(s3_bucket: Bucket, run: Callable[[], int]) -> int:
+    """Empties the bucket and runs a removal. Tries once again: a function may have written."""
+    s3_bucket.empty()
+    if code := run():
+        s3_bucket.empty()
+        code = run()
     return code
 
 

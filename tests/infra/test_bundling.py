@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -383,3 +384,24 @@ def requirements(package: str, extra: str) -> set[str]:
         name = match[1].lower().replace("_", "-")
         found.add(f"{name}+{match[2]}" if match[2] else name)
     return found
+
+
+def test_bytecode_is_equal_on_each_machine_and_python_does_not_compare_it_with_the_source(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        module = tmp_path / name / "package" / "module.py"
+        module.parent.mkdir(parents=True)
+        module.write_text(
+            "KNOWN = frozenset({'a', 'b', 'c', 'd', 'e'})\ndef known(x): return x in {'f', 'g', 'h', 'i'}\n"
+        )
+        functions.compile_modules(tmp_path / name, sys.executable)
+        [compiled] = module.parent.glob("__pycache__/*.pyc")
+        made.append(compiled.read_bytes())
+    assert made[0] == made[1] and made[0][4:8] == b"\x01\0\0\0"  # PEP 552: by hash, unchecked
+
+
+def test_archives_with_and_without_bytecode_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "interpreter", lambda _: None)
+    without = functions_hash()
+    monkeypatch.setattr(functions, "interpreter", lambda _: "/usr/bin/python3.13")
+    assert len({without, functions_hash(), functions_hash(X86)}) == 3

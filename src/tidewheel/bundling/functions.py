@@ -98,7 +98,7 @@ def handler_of(function: str) -> str:
 def functions_hash(machine: Machine = LAMBDA) -> str:
     """Returns the hash of the functions' archive."""
     bytecode = "" if interpreter(machine.python) is None else "with bytecode"
-    return fingerprint(own_files(), pinned(PACKAGES, machine), bytecode, *makers())
+    return fingerprint(own_files(), pinned(PACKAGES, machine), machine.architecture, bytecode, *makers())
 
 
 def fill(folder: Path, machine: Machine = LAMBDA) -> None:
@@ -119,8 +119,9 @@ def compile_modules(folder: Path, python: str) -> None:
         BundleFailed: A module could not be compiled.
     """
     options = ["-q", "--invalidation-mode=unchecked-hash", "-s", str(folder), str(folder)]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     # Constant sets are written in the order of their hashes.
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    environment = {**kept, "PYTHONHASHSEED": "0"}
     done = subprocess.run([python, "-m", "compileall", *options], env=environment, stdout=sys.stderr, check=False)
     if done.returncode:
         raise BundleFailed(f"{python} could not compile the modules of the functions: it says why above.")

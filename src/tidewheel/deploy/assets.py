@@ -42,8 +42,7 @@ def archive(parameter: str, architecture: str) -> tuple[str, Callable[[Path], ob
     """Returns the key of an archive, with a hash of its content, and what writes the archive to an empty folder."""
     if parameter == "FunctionsKey":
         machine = MACHINES[architecture]
-        key = f"functions-{architecture}-{functions_hash(machine)}.zip"
-        return key, partial(write_bundle, machine=machine)
+        return f"functions-{functions_hash(machine)}.zip", partial(write_bundle, machine=machine)
     if parameter == "JobPackageKey":
         return f"package-{package_hash()}.zip", write_package
     if parameter == "JobWheelsKey":

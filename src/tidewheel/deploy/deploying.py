@@ -1,7 +1,7 @@
 """Deploys a stack from the templates of the wheel, and removes a stack.
 
-A deployment's writes are, in order: bucket, change set, archives (of a new stack before the change set), execution,
-termination protection, removal of old archives. Before the execution, a stopped deployment leaves the running service
+A deployment's writes are, in order: bucket, change set, archives, execution, termination protection, removal of old
+archives. Before the execution, a stopped deployment leaves the running service
 as it is. After that, CloudFormation goes on by itself. The next deployment completes what is missing.
 
 A removal's writes are, in order: termination protection, objects of the service's S3 bucket, stack, bucket with the
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -103,14 +103,13 @@ class Deployment:
     def deploy(
         self, *, plan: bool, environment: str | None, spark: bool | None, settings: Mapping[str, str], **request: Any
     ) -> dict[str, Any]:
-        """Deploys the stack, or only tells the changes. Returns the result for programs.
+        """Deploys the stack. Returns the result for programs.
 
         Args:
             plan: Whether to tell the changes only.
-            environment: `development` or `production`; None: as the deployed stack, or development.
-            spark: Whether the stack has Spark jobs; None: as the deployed stack, or as the Region allows.
+            environment, spark: None: as the deployed stack, or the default.
             settings: Parameters of the template, by the names of settings.
-            **request: Parts of CloudFormation's request, such as `Tags` and `RoleARN`.
+            **request: Parts of CloudFormation's request, such as `Tags`.
 
         Raises:
             DeployRefused: Nothing was changed.
@@ -119,11 +118,8 @@ class Deployment:
         before = self._settled()
         environment, template = self._template(environment, spark, before)
         parameters, archives = self._parameters(template, settings, before)
-        given = [{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()]
-        request |= {"Parameters": given, "Capabilities": ["CAPABILITY_IAM"]}
-        self._say(f"{self.place}, environment {environment}")
-        for warning in self._warnings():
-            self._say(f"warning: {warning}")
+        request["Parameters"] = [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()]
+        self._announce(environment)
         change_set, changes = None, all_new(template)
         if before is not None:
             if not plan:
@@ -150,10 +146,10 @@ class Deployment:
         if lost:
             advice = "deploy a second stack, and move the messages: tidewheel docs disaster-recovery"
             raise DeployRefused(f"data would, or might, be lost with {lost}: {advice}")
-        if plan or (changes and not wanted):
-            self._say("nothing was changed")
-            return result
-        return {**result, "outputs": self._finish(environment, before)}
+        if wanted or not (plan or changes):
+            return {**result, "outputs": self._finish(environment, before)}
+        self._say("nothing was changed")
+        return result
 
     def destroy(self, **request: Any) -> dict[str, Any]:
         """Removes the stack, its data unless the environment is production, and last the bucket with the archives.
@@ -231,15 +227,16 @@ class Deployment:
 
     def _change_set(self, template: Template, **request: Any) -> Description | None:
         with self._assets.template(json.dumps(template)) as url:
-            return self._stack.prepare(TemplateURL=url, **request)
+            return self._stack.prepare(TemplateURL=url, Capabilities=["CAPABILITY_IAM"], **request)
 
-    def _warnings(self) -> Iterator[str]:
-        """Yields reasons for a slow service, with what to do."""
+    def _announce(self, environment: str) -> None:
+        """Tells the place, and what makes the service slow there, with what to do."""
+        self._say(f"{self.place}, environment {environment}")
         limit = self._client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
         if limit < LEAST_CONCURRENCY:
-            yield (
-                f"all functions of this account have {limit} concurrent calls, so peaks come late. Ask for more: aws "
-                "service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "
+            self._say(
+                f"warning: all functions of this account have {limit} concurrent calls, so peaks come late. Ask for "
+                "more: aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "
                 f"--desired-value 1000 --region {self._region}"
             )
 
