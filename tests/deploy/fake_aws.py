@@ -83,8 +83,8 @@ class FakeCloudFormation:
         self.stack["EnableTerminationProtection"] = EnableTerminationProtection
 
     def delete_stack(self, **_: Any) -> None:
-        assert self.stack is not None and not self.stack.get("EnableTerminationProtection")
-        if self.stack["StackStatus"] == "REVIEW_IN_PROGRESS":
+        assert self.stack is None or not self.stack.get("EnableTerminationProtection")
+        if self.stack is None or self.stack["StackStatus"] == "REVIEW_IN_PROGRESS":
             self.stack = None
         else:
             self._begin("DELETE_IN_PROGRESS")

@@ -321,6 +321,7 @@ def test_a_removal_empties_development_tries_again_and_ends_with_the_archives(te
     said = terminal("destroy", answer="reminders\n")
     assert "stays: queues of clients, or of stacks named reminders-...: https://sqs/reminders-orders-billing" in said
     assert terminal.cloudformation.calls == ["delete_stack", "delete_stack"]
+    terminal.cloudformation.calls.clear()
     assert terminal.buckets() == {"ledgers": set()} and "Versions" not in s3.list_object_versions(Bucket="ledgers")
     assert "there is no stack reminders" in terminal("destroy", code=1)
 

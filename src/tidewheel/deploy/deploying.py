@@ -124,7 +124,7 @@ class Deployment:
         if before is not None:
             if not plan:
                 self._assets.prepare(self._region, parameters[ASSETS_KEY])
-            change_set = self._change_set(template, new=False, **request)
+            change_set = self._change_set(template, new=False, **{"Tags": before.get("Tags", []), **request})
             changes = change_set["Changes"] if change_set else []
         for line in lines(changes) or ["nothing is new"]:
             self._say(line)
@@ -170,14 +170,16 @@ class Deployment:
         if not wanted:
             self._say("nothing was changed")
             return result
-        if found is not None:
+        if found is None:  # perhaps a change set that nobody executed
+            self._stack.api.delete_stack(StackName=self._stack.name)
+        else:
             if found.get("EnableTerminationProtection"):
                 self._stack.protect(False)
             for _ in range(TRIES):
                 for each in others:
                     if each["ResourceType"] == "AWS::S3::Bucket":
                         self._bucket(each["PhysicalResourceId"]).empty()
-                status, failure = self._stack.delete(found["StackId"], **request)
+                status, failure = self._stack.delete(found["StackId"], len(others), **request)
                 if status == "DELETE_COMPLETE":
                     break
             else:

@@ -19,6 +19,8 @@ NOTHING_NEW = ("didn't contain changes", "No updates are to be performed")
 """CloudFormation's answers to a change set without changes."""
 OVERTAKEN = ("ChangeSetNotFound", "InvalidChangeSetStatus", "ValidationError")
 """CloudFormation's answers to the execution of a change set that another execution made invalid."""
+BEGUN = ("CREATE_PENDING", "CREATE_IN_PROGRESS")
+"""States of a change set that is being created."""
 REVIEW = "REVIEW_IN_PROGRESS"
 """The state of a stack whose first change set was never executed."""
 
@@ -71,11 +73,12 @@ class Stack:
         request |= {"StackName": self.name, "ChangeSetType": "CREATE" if new else "UPDATE"}
         # With the token, a repetition after a lost answer finds the change set.
         made = self.api.create_change_set(ChangeSetName=name, ClientToken=name, **request)["Id"]
-        pages = self.api.get_paginator("describe_change_set").paginate(ChangeSetName=made)
+        pages = self.api.get_paginator("describe_change_set")
         found: dict[str, Any]
-        while (found := pages.build_full_result())["Status"] in ("CREATE_PENDING", "CREATE_IN_PROGRESS"):
+        while (found := pages.paginate(ChangeSetName=made).build_full_result())["Status"] in BEGUN:
             self.sleep(POLL_S)
-        found |= {"ChangeSetId": made, "Changes": [each["ResourceChange"] for each in found["Changes"]]}
+        changes = [each["ResourceChange"] for each in found.get("Changes") or () if "ResourceChange" in each]
+        found |= {"ChangeSetId": made, "Changes": changes}
         if found["Status"] == "CREATE_COMPLETE":
             return found
         self.api.delete_stack(StackName=found["StackId"]) if new else self.discard(found)
@@ -129,11 +132,11 @@ class Stack:
         """Switches the protection against deletion on or off."""
         self.api.update_termination_protection(StackName=self.name, EnableTerminationProtection=wanted)
 
-    def delete(self, stack_id: str, **request: Any) -> tuple[str, str | None]:
-        """Deletes the stack. Returns the final state, and the first failure."""
+    def delete(self, stack_id: str, total: int, **request: Any) -> tuple[str, str | None]:
+        """Deletes the stack of `total` resources. Returns the final state, and the first failure."""
         last = self._last_event(stack_id)
         self.api.delete_stack(StackName=stack_id, ClientRequestToken=uuid4().hex, **request)
-        return self.follow(stack_id, last, 0)
+        return self.follow(stack_id, last, total)
 
     def follow(self, stack_id: str, last: str | None, total: int) -> tuple[str, str | None]:
         """Follows events after an event, until the stack's own final event. Returns the state and the first failure."""
