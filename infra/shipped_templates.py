@@ -49,7 +49,10 @@ MARKED: dict[str, Any] = {
     "rebuild_workers": 173,
     "import_workers": 179,
 }
-"""The settings that become parameters -> a value that shows where the template has the setting."""
+"""The settings that become parameters -> a value that shows where the template has the setting.
+
+A setting that an environment leaves out has no parameter there.
+"""
 NAMES = {"Code": "FunctionsKey", "Package": "JobPackageKey", "Wheels of the Glue jobs": "JobWheelsKey"}
 """The last part of an asset's name -> the parameter with its key. A job's script has `<job>ScriptKey`."""
 OPTIONS = {
@@ -94,12 +97,13 @@ def shipped(environment: Environment) -> Template:
     Raises:
         NotAParameter: A setting of MARKED cannot be a parameter.
     """
+    values = {name: value for name, value in MARKED.items() if getattr(environment, name) is not None}
     template = synthesize(environment, cast(IStackSynthesizer, Synthesizer()))
-    marked = synthesize(replace(environment, **MARKED), cast(IStackSynthesizer, Synthesizer()))
+    marked = synthesize(replace(environment, **values), cast(IStackSynthesizer, Synthesizer()))
     for resource in (*template["Resources"].values(), *marked["Resources"].values()):
         resource.pop("Metadata", None)
     parameters = template["Parameters"]
-    values = {**MARKED, "log_retention": RETENTION_DAYS}
+    values["log_retention"] = RETENTION_DAYS
     for parent, at, was, new in _differences(template["Resources"], marked["Resources"]):
         found = [setting for setting, value in values.items() if str(value) == str(new)]
         if not found:
@@ -114,8 +118,8 @@ def shipped(environment: Environment) -> Template:
     allowed = {"Default": "arm64", "AllowedValues": ["arm64", "x86_64"]}
     parameters[ARCHITECTURE] = {"Type": "String", "Description": "The architecture of the functions.", **allowed}
     _add_options(template["Resources"])
-    conditions = {f"Has{name}": {"Fn::Not": [{"Fn::Equals": [{"Ref": name}, ""]}]} for name in OPTIONS}
-    return {**template, "Conditions": {**template.get("Conditions", {}), **conditions}}
+    given = {"Fn::Not": [{"Fn::Equals": [{"Ref": BOUNDARY}, ""]}]}
+    return {**template, "Conditions": {**template.get("Conditions", {}), f"Has{BOUNDARY}": given}}
 
 
 def _differences(one: Any, other: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
@@ -131,18 +135,13 @@ def _differences(one: Any, other: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
 
 
 def _add_options(resources: Template) -> None:
-    """Makes architecture, boundary and key of the archives' bucket options."""
+    """Makes the architecture and the boundary options."""
     for resource in resources.values():
         properties = resource.get("Properties", {})
         if resource["Type"] == "AWS::Lambda::Function":
             properties["Architectures"] = [{"Ref": ARCHITECTURE}]
         if resource["Type"] == "AWS::IAM::Role":
             properties["PermissionsBoundary"] = {"Fn::If": [f"Has{BOUNDARY}", {"Ref": BOUNDARY}, NO_VALUE]}
-            if "glue.amazonaws.com" in json.dumps(properties["AssumeRolePolicyDocument"]):
-                statement = {"Effect": "Allow", "Action": "kms:Decrypt", "Resource": {"Ref": ASSETS_KEY}}
-                document = {"Version": "2012-10-17", "Statement": [statement]}
-                policy = {"PolicyName": "AssetsKey", "PolicyDocument": document}
-                properties["Policies"] = [{"Fn::If": [f"Has{ASSETS_KEY}", policy, NO_VALUE]}]
 
 
 def write(folder: Path = FOLDER) -> None:

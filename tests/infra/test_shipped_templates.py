@@ -51,7 +51,6 @@ def flat(value: Any, parameters: dict[str, Any]) -> Any:
     optional = [
         name for name, each in value.items() if each == {"Fn::If": [f"Has{templates.BOUNDARY}", *each_of(each)]}
     ]
-    optional += [name for name, each in value.items() if f"Has{templates.ASSETS_KEY}" in json.dumps(each)[:60]]
     return {name: flat(each, parameters) for name, each in value.items() if name not in {*optional, "Metadata"}}
 
 
@@ -81,9 +80,10 @@ def test_every_archive_of_a_shipped_template_has_a_maker_and_every_role_a_bounda
 def test_the_settings_of_a_template_are_parameters_with_the_environments_defaults() -> None:
     parameters = shipped_for("development", True)["Parameters"]
     wanted = environment_named("development")
-    for setting in ("log_level", "deliver_memory_mib", "urgent_concurrency", "merge_workers"):
+    for setting in ("log_level", "deliver_memory_mib", "merge_workers"):
         assert parameters[templates.parameter_of(setting)]["Default"] == getattr(wanted, setting)
     assert parameters["LogRetention"]["Default"] == 30
+    assert "UrgentConcurrency" not in parameters and shipped_for("production", False)["Parameters"]["UrgentConcurrency"]
 
 
 def test_a_setting_that_changes_more_than_its_value_is_no_parameter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ def test_a_value_out_of_range_is_named_with_what_to_give(field: str, value: floa
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--delay-mean", "7y"], "delay_mean='7y'"),
+        (["--delay-mean", "7y"], "--delay-mean='7y'"),
         (["--spread", "odd"], "even, exponential, same"),
         (["--environment", "test"], "development, production"),
     ],
