@@ -14,7 +14,8 @@
 - MiniStack unpacks the archive anew for each of a function's workers: the story deploys few concurrent calls.
 - MiniStack's DeleteStack removes S3 buckets that have objects. tests/deploy has a CloudFormation that does not.
 - MiniStack calls every Ref to a changed function or archive a conditional replacement.
-- MiniStack enforces no bucket policy over HTTP, and, as started here, neither signatures nor IAM.
+- MiniStack, as started here, enforces neither signatures nor IAM. With AUTH=true `tidewheel deploy` and `destroy` work, but
+  queues then refuse plain HTTP by their own policies, as on AWS: a run with IAM needs TLS.
 """
 
 from __future__ import annotations
