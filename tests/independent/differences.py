@@ -14,8 +14,8 @@
 - MiniStack unpacks the archive anew for each of a function's workers: the story deploys few concurrent calls.
 - MiniStack's DeleteStack removes S3 buckets that have objects. tests/deploy has a CloudFormation that does not.
 - MiniStack calls every Ref to a changed function or archive a conditional replacement.
-- MiniStack, as started here, enforces neither signatures nor IAM. With AUTH=true `tidewheel deploy` and `destroy` work, but
-  queues then refuse plain HTTP by their own policies, as on AWS: a run with IAM needs TLS.
+- MiniStack, as started here, enforces neither signatures nor IAM. With AUTH=true, `tidewheel deploy` works,
+  but queues refuse plain HTTP by their own policies, as on AWS: a run with IAM needs TLS.
 """
 
 from __future__ import annotations
