@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from botocore.config import Config
 
+from tidewheel.bundling.pinned_packages import LAMBDA, interpreter
 from tidewheel.deploy.assets import Bucket, archive
 from tidewheel.deploy.stack import Description, Progress, Stack
 from tidewheel.deploy.templates import (
@@ -240,6 +241,11 @@ class Deployment:
                 f"warning: all functions of this account have {limit} concurrent calls, so peaks come late. Ask for "
                 "more: aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "
                 f"--desired-value 1000 --region {self._region}"
+            )
+        if interpreter(LAMBDA.python) is None:
+            self._say(
+                f"warning: without Python {LAMBDA.python} here, the functions are not compiled, and a cold start takes "
+                f"twice the CPU: uv python install {LAMBDA.python}"
             )
 
     def _finish(self, environment: str, before: Description | None) -> dict[str, str]:
