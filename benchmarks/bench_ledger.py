@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 
 from benchmarks.rounds import cpu_ms, interleaved
 from tidewheel.ledger.footer import LEAVES
-from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.ledger import Ledger, decode_segment, encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
 from tidewheel.model.message import Encoding
@@ -138,7 +137,7 @@ def decoding(table: pa.Table, ledger: Ledger, runs: int) -> dict[str, object]:
     """Returns the times to decode 5,000 rows, and a segment as ingest makes them."""
     large = encode(table.slice(0, 5_000), segment_bytes=1 << 30)
     data = memoryview(large.data)
-    whole = [StoredSegment("ledger", each, data[each.offset : each.last_byte + 1]) for each in large.summary.segments]
+    whole = [(each, data[each.offset : each.last_byte + 1]) for each in large.summary.segments]
     plain = plain_parquet(table.slice(0, 5_000))
     typical = ledger.summary.segments[len(ledger.summary.segments) // 2]
     part = ledger.data[typical.offset : typical.offset + typical.length]
@@ -147,7 +146,7 @@ def decoding(table: pa.Table, ledger: Ledger, runs: int) -> dict[str, object]:
         cpu_ms,
         {
             "bare": lambda: pq.read_table(pa.BufferReader(plain), use_threads=False),
-            "ours": lambda: decode_together(whole),
+            "ours": lambda: [decode_segment(part, object_name="ledger", segment=each) for each, part in whole],
             "typical": lambda: decode_segment(part, object_name="ledger", segment=typical),
         },
         warmups=5,

@@ -211,7 +211,7 @@ def crc_of(path: Path) -> int:
 STEPS = {
     "read": ("tests.folder_objects.FolderObjects.get_range",),
     "checksums": ("tidewheel.model.checksum.check", "tidewheel.ledger.writer.seal_of"),
-    "decode": ("tidewheel.ledger.joined._join", "tidewheel.ledger.joined._read"),
+    "decode": ("tidewheel.flows.maintenance.merge_rows.decode_segment",),
     "sort": (
         "tidewheel.flows.maintenance.merge_rows.sorted_order",
         "tidewheel.flows.maintenance.merge_rows.taken",

@@ -24,7 +24,6 @@ from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import in_order
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect
-from tidewheel.ledger.joined import StoredSegment, decode_together
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import segments_of, tags_of
 from tidewheel.memory.objects import MemoryObjects
@@ -112,14 +111,6 @@ def _segment_bytes() -> bytes:
 def _read_segment(data: bytes) -> object:
     rows = decode_segment(data, object_name=NAME, segment=replace(_segment(_ledger()), length=len(data)))
     return queue_messages(rows, TopicSettings())
-
-
-def _read_among_others(data: bytes) -> object:
-    """Reads a segment together with others, as a merge does."""
-    segments = segments_of(lambda offset, length: _ledger()[offset : offset + length], len(_ledger()), NAME)
-    good = [StoredSegment(NAME, each, _ledger()[each.offset : each.last_byte + 1]) for each in segments]
-    changed = StoredSegment(NAME, replace(_segment(_ledger()), length=len(data)), data)
-    return queue_messages(decode_together([good[0], changed, good[2]]), TopicSettings())
 
 
 def _read_planned(data: bytes) -> object:
@@ -235,7 +226,6 @@ _MAKERS: dict[str, Callable[[], Kind]] = {
     "ledger, whole": lambda: Kind(good=(_ledger(), _ledger_with_tail()), read=_read_whole),
     "ledger's footer": lambda: Kind(good=(_ledger()[_ending_of(_ledger()) :],), read=_read_ending),
     "segment": lambda: Kind(good=(_segment_bytes(),), read=_read_segment),
-    "segment among others": lambda: Kind(good=(_segment_bytes(),), read=_read_among_others),
     "rows of recurring messages": lambda: Kind(good=(_ledger(),), read=_read_planned, checked=False),
     "tail": lambda: Kind(good=(_tail()[0],), read=_read_tail),
     "park in an item": lambda: Kind(good=(_ledger(),), read=_read_park_item),

@@ -16,7 +16,7 @@ PARSERS = re.compile(
     r"pq\.(?:read\w+|ParquetFile|ParquetDataset)\(|BufferReader\(|ipc\.\w+\(|BitMap\.deserialize\(|zlib\.decompress\w*\("
 )
 CHECKING = {
-    "jobs/importing/csv_rows.py", "jobs/importing/parquet.py", "ledger/joined.py", "ledger/ledger.py",
+    "jobs/importing/csv_rows.py", "jobs/importing/parquet.py", "ledger/ledger.py",
     "ledger/reader.py", "ledger/slots.py", "model/untrusted.py", "spark/ledger_scan.py",
 }  # fmt: skip
 """Modules that call a parser in C. untrusted.decompressed gets what its callers have opened. An import reads foreign

@@ -55,14 +55,6 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def number(encoded: bytes) -> int:
-    """Reads the result of `integer` for a number that is not negative."""
-    found = 0
-    for byte in reversed(encoded):
-        found = found << 7 | byte & 0x7F
-    return found >> 1
-
-
 @lru_cache(maxsize=4096)
 def integer(value: int) -> bytes:
     """Encodes any number."""

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
-from tidewheel.ledger.joined import StoredSegment, decode_together
+from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.reader import Read, segments_of, tags_of
 from tidewheel.ledger.rows import times_of
 from tidewheel.ledger.writer import GENERATION_TAG, SOURCES_TAG, TAIL_TAG, TOPIC_TAG
@@ -98,7 +98,7 @@ def inspect(
         if isinstance(rows, CorruptLedger):
             failures.append(rows)
         else:
-            good += _with_tails(found, rows, good[-1].last_deliver_at_ms if good else -1)
+            good.append(_with_tail(found, rows, good[-1].last_deliver_at_ms if good else -1))
             found_slots = times_of(rows) // slot_ms
             slots.update(found_slots[np.append(True, found_slots[1:] != found_slots[:-1])].tolist())
             take(rows)
@@ -131,17 +131,14 @@ def inspect(
     )
 
 
-def _with_tails(found: Sequence[Segment], rows: pa.Table, ended_ms: int) -> Iterator[Segment]:
-    """Yields segments with the ends of their first ids, which the footer does not tell.
+def _with_tail(found: Segment, rows: pa.Table, ended_ms: int) -> Segment:
+    """Returns a segment with the end of its first id, which the footer does not tell.
 
     Args:
         ended_ms: the last delivery time of the segment before.
     """
-    start = 0
-    for each in found:
-        tied = each.first_deliver_at_ms == ended_ms
-        yield replace(each, first_tail=id_tail(rows.column("message_id")[start].as_py())) if tied else each
-        ended_ms, start = each.last_deliver_at_ms, start + each.rows
+    tied = found.first_deliver_at_ms == ended_ms
+    return replace(found, first_tail=id_tail(rows.column("message_id")[0].as_py())) if tied else found
 
 
 def _unreadable(object_name: str, reason: str) -> Inspected:
@@ -161,21 +158,14 @@ def tail_of(tags: dict[str, str]) -> Tail | None:
 
 def _decoded(
     read: Read, segments: Sequence[Segment], object_name: str, columns: Sequence[str]
-) -> Iterator[tuple[Sequence[Segment], pa.Table | CorruptLedger]]:
-    """Yields runs of segments with their rows, or a segment with its error."""
+) -> Iterator[tuple[Segment, pa.Table | CorruptLedger]]:
+    """Yields each segment with its rows or its error."""
     for run in grouped(segments, lambda segment: segment.length, READ_BYTES):
         start = run[0].offset
         data = memoryview(read(start, run[-1].last_byte + 1 - start))
-        stored = [StoredSegment(object_name, each, data[each.offset - start :][: each.length]) for each in run]
-        rows = _rows_or_error(stored, columns)
-        if isinstance(rows, CorruptLedger):
-            yield from (([each.segment], _rows_or_error([each], columns)) for each in stored)
-        else:
-            yield run, rows
-
-
-def _rows_or_error(stored: Sequence[StoredSegment], columns: Sequence[str]) -> pa.Table | CorruptLedger:
-    try:
-        return decode_together(stored, columns)
-    except CorruptLedger as error:
-        return error
+        for each in run:
+            found = data[each.offset - start :][: each.length]
+            try:
+                yield each, decode_segment(found, object_name=object_name, segment=each, columns=columns)
+            except CorruptLedger as error:
+                yield each, error

@@ -45,7 +45,7 @@ from tidewheel.model.topic_state import TopicState
 __all__ = ["SCHEMA", "LedgerSummary", "LedgerWriter", "rows_table"]
 """Names of other modules that are also found here."""
 
-UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError)
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError)
 """The errors of pyarrow for bytes that it cannot read."""
 # In a ledger of less than two days each slot has a larger share of the rows. Smaller segments save useless reads.
 _SHORT_SEGMENT_BYTES = 16 * 1024
@@ -113,7 +113,7 @@ def encode_for_topic(state: TopicState, rows: pa.Table) -> Ledger:
 
 
 def decode_segment(
-    range_bytes: bytes, *, object_name: str, segment: Segment, columns: Sequence[str] | None = None
+    range_bytes: bytes | memoryview, *, object_name: str, segment: Segment, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """Returns the rows of a segment, in SCHEMA.
 
@@ -131,14 +131,14 @@ def decode_segment(
         try:
             table = _read(range_bytes, segment, columns)
             reason = _disagreement(table, segment)
-        except UNREADABLE as error:
+        except _UNREADABLE as error:
             reason = f"not a readable segment: {error}"
     if reason is not None:
         raise CorruptLedger(object_name, segment.offset, segment.last_byte, reason)
     return table if columns is None else table.select(list(columns))
 
 
-def _damage(range_bytes: bytes, segment: Segment) -> str | None:
+def _damage(range_bytes: bytes | memoryview, segment: Segment) -> str | None:
     if len(range_bytes) != segment.length:
         return f"{len(range_bytes)} bytes instead of {segment.length}"
     try:
@@ -148,8 +148,8 @@ def _damage(range_bytes: bytes, segment: Segment) -> str | None:
     return None
 
 
-def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
-    source = pa.BufferReader(footer.MAGIC + range_bytes)
+def _read(range_bytes: bytes | memoryview, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
+    source = pa.BufferReader(b"".join((footer.MAGIC, range_bytes)))
     file = pq.ParquetFile(source, pre_buffer=False)
     check_schema((file.metadata.metadata or {}).get(VERSION_TAG.encode(), b"none").decode(), file.schema_arrow)
     if file.metadata.num_rows != segment.rows:  # a few bytes can stand for any number of rows
@@ -164,7 +164,7 @@ def _read(range_bytes: bytes, segment: Segment, columns: Sequence[str] | None) -
 def _disagreement(table: pa.Table, segment: Segment) -> str | None:
     if table.num_rows != segment.rows:
         return f"{table.num_rows} rows instead of {segment.rows}"
-    unknown = unknown_values(table)
+    unknown = _unknown_values(table)
     if unknown is not None:
         return unknown
     times = pc.min_max(table.column("deliver_at_ms"))
@@ -177,7 +177,7 @@ def _disagreement(table: pa.Table, segment: Segment) -> str | None:
     return None
 
 
-def unknown_values(table: pa.Table) -> str | None:
+def _unknown_values(table: pa.Table) -> str | None:
     """Returns why rows accepted by Parquet's reader are no messages, or None."""
     if "encoding" in table.column_names:
         encodings = pc.min_max(table.column("encoding"))

@@ -29,7 +29,7 @@ from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.retention import EXPIRED_FOR_MS
 from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.joined import StoredSegment, decode_together
+from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.rows import Ids, ids_of, sorted_order, taken
 from tidewheel.ledger.segment_table import touching
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
@@ -113,7 +113,7 @@ def merged_rows(objects: Objects, work: MergeWork, window: Window, threads: int 
     cancelled: Ids = np.frombuffer(work.cancelled, "S16")
     waiting: list[pa.Table] = []
     for batch, complete_id in _batches(objects, work.merge, first_id, end_id, threads):
-        unpurged = without_purged(decode_together(batch), work.state)
+        unpurged = without_purged(pa.concat_tables(batch), work.state)
         waiting.append(without_expired(unpurged, work.now_ms - EXPIRED_FOR_MS))
         rows = pa.concat_tables(waiting).combine_chunks()
         waiting.clear()
@@ -155,8 +155,8 @@ def _bounds(work: MergeWork, window: Window) -> tuple[bytes, bytes]:
 
 def _batches(
     objects: Objects, merge: Merge, first_id: bytes, end_id: bytes, threads: int
-) -> Iterator[tuple[list[StoredSegment], bytes | None]]:
-    """Yields segments in the order of their first ids, with the next segment's first id.
+) -> Iterator[tuple[list[pa.Table], bytes | None]]:
+    """Yields the rows of segments in the order of their first ids, with the next segment's first id.
 
     Neighbouring segments of a source are read with one GET, when the first of them is needed.
     """
@@ -173,7 +173,7 @@ def _batches(
         return memoryview(objects.get_range(names[run.number], run.segments[0].offset, run.length))
 
     held: dict[int, tuple[_Run, memoryview]] = {}
-    batch: list[StoredSegment] = []
+    batch: list[pa.Table] = []
     raw_bytes = 0
     with closing(read_ahead(read, runs, size=lambda run: run.length, threads=threads)) as found:
         following_runs = zip(runs, found, strict=True)
@@ -183,7 +183,8 @@ def _batches(
                 held[number] = next(following_runs)
             run, data = held[number]
             start = segment.offset - run.segments[0].offset
-            batch.append(StoredSegment(names[number], segment, data[start : start + segment.length]))
+            stored = data[start : start + segment.length]
+            batch.append(decode_segment(stored, object_name=names[number], segment=segment))
             raw_bytes += segment.raw_bytes
             if following is None or raw_bytes >= _BATCH_RAW_BYTES:
                 yield batch, None if following is None else following.least_id
