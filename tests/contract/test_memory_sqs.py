@@ -458,20 +458,6 @@ def test_a_name_that_no_standard_queue_has_is_refused(name: str) -> None:
         MemorySqs(ManualClock()).create_queue(name)
 
 
-@pytest.mark.parametrize("group_of_most", [None, "loud"])
-def test_quiet_groups_are_received_before_a_noisy_group(
-    kind: str, group_of_most: str | None, sqs_under_test: SqsUnderTest
-) -> None:
-    if kind == "moto":
-        pytest.skip("moto keeps the order of sending")
-    url = sqs_under_test.queue()
-    more = {} if group_of_most is None else {"MessageGroupId": group_of_most}
-    sqs_under_test.send(url, *["most"] * 60, **more)
-    sqs_under_test.send(url, "quiet", MessageGroupId="quiet")
-    found = [body for _ in range(7) for body in sqs_under_test.bodies(url)]
-    assert found.index("quiet") == (60 if group_of_most is None else 30)
-
-
 # ---- what the flows send is what a client receives
 
 

@@ -49,11 +49,6 @@ class MemoryMessage:
     sent_system_attributes: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def group(self) -> str | None:
-        """The MessageGroupId, or None."""
-        return self.sent_system_attributes.get("MessageGroupId")
-
-    @property
     def system_attributes(self) -> dict[str, str]:
         """All system attributes, with SQS's names."""
         source = {} if self.source_arn is None else {"DeadLetterQueueSourceArn": self.source_arn}

@@ -5,8 +5,8 @@
                        +-- taken maxReceiveCount times already: to the dead-letter queue
                        +-- older than the retention period: gone
 
-Messages are received in the order in which they become receivable, then in the order of arrival. If messages have
-groups, the messages of quiet groups come first (`tidewheel.memory.sqs_tenants`).
+Messages are received in the order in which they become receivable, then in the order of arrival. Their groups, which
+make a queue of SQS fair, do not change the order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from tidewheel.errors import SqsError
 from tidewheel.memory.sqs_message import Attributes, MemoryMessage, bad_parameter, check_message
-from tidewheel.memory.sqs_tenants import Heap, Tenants
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.settings import SQS_MAX_DELAY_S
 
@@ -67,8 +66,7 @@ class MemoryQueue:
         self._attributes = dict(DEFAULTS)
         self._redrive: tuple[str, int] | None = None
         self._by_id: dict[str, MemoryMessage] = {}
-        self._heap: Heap = []
-        self._tenants: Tenants | None = None  # from the first message with a group on
+        self._heap: list[tuple[int, int, MemoryMessage]] = []
 
     # ---- attributes
     @property
@@ -163,17 +161,16 @@ class MemoryQueue:
             now_ms = self._sqs.clock.now_ms()
             dead_letters, limit = self.dead_letters, 0 if self._redrive is None else self._redrive[1]
             while len(taken) < count:
-                heap = self._next_heap(now_ms)
-                if not heap or heap[0][0] > now_ms:
+                if not self._prune() or self._heap[0][0] > now_ms:
                     break
-                message = heap[0][2]
+                message = self._heap[0][2]
                 if message.sent_at_ms <= self._expired_ms(now_ms):
                     self._remove(message)
                 elif dead_letters is not None and message.receive_count >= limit:
                     self._remove(message)
                     dead_letters.bury(message, self.arn, now_ms)
                 elif fits is None or fits(message):
-                    heapq.heappop(heap)
+                    heapq.heappop(self._heap)
                     self._mark_taken(message, now_ms, visibility_s)
                     taken.append(message)
                 else:
@@ -196,7 +193,6 @@ class MemoryQueue:
             message = self._by_handle(receipt_handle)
             if message is not None:
                 self._remove(message)
-                self._count_in_flight(message, self._sqs.clock.now_ms(), in_flight=False)
 
     def change_visibility(self, receipt_handle: str, visibility_s: int) -> None:
         """Makes a message in flight receivable after a number of seconds.
@@ -217,7 +213,6 @@ class MemoryQueue:
             ready_at_ms = now_ms + visibility_s * 1000
             if ready_at_ms != message.ready_at_ms:
                 message.ready_at_ms = ready_at_ms
-                self._count_in_flight(message, now_ms, in_flight=message.in_flight)
                 self._keep(message)
             self._sqs.touched(self.name, message.id)
 
@@ -227,7 +222,6 @@ class MemoryQueue:
             now_ms = self._sqs.clock.now_ms()
             for message in [each for each in self._by_id.values() if each.in_flight and each.ready_at_ms > now_ms]:
                 message.in_flight, message.ready_at_ms = False, now_ms
-                self._count_in_flight(message, now_ms, in_flight=False)
                 self._keep(message)
                 self._sqs.touched(self.name, message.id)
 
@@ -237,7 +231,6 @@ class MemoryQueue:
             for message in list(self._by_id.values()):
                 self._remove(message)
             self._heap.clear()
-            self._tenants = None
 
     def move_all(self, destination: Callable[[MemoryMessage], MemoryQueue | None]) -> int:
         """Moves all messages not in flight, as new messages. Returns the number.
@@ -260,8 +253,7 @@ class MemoryQueue:
     def next_ready_ms(self) -> int | None:
         """When the next message can be received (maybe long ago), or None if the queue is empty."""
         with self._sqs.lock:
-            heap = self._next_heap(self._sqs.clock.now_ms())
-            return heap[0][0] if heap else None
+            return self._heap[0][0] if self._prune() else None
 
     def find(self, message_id: str) -> MemoryMessage | None:
         """Returns the message with an id, or None."""
@@ -271,7 +263,6 @@ class MemoryQueue:
         """Puts a message of an earlier process back unchanged."""
         with self._sqs.lock:
             self._keep(message)
-            self._count_in_flight(message, self._sqs.clock.now_ms(), in_flight=message.in_flight)
 
     def visible_at_ms(self, message_id: str) -> int | None:
         """When SQS made a message receivable for the first time, or None if the message is gone.
@@ -336,24 +327,15 @@ class MemoryQueue:
     def _keep(self, message: MemoryMessage) -> None:
         self._by_id[message.id] = message
         heapq.heappush(self._heap, (message.ready_at_ms, message.arrival, message))
-        if message.group is not None:
-            self._tenants = self._tenants or Tenants(self._prune)
         self._sqs.lock.notify_all()
 
-    def _next_heap(self, now_ms: int) -> Heap:
-        """Returns the heap with the first receivable message."""
-        if self._tenants is not None:
-            return self._tenants.next_heap(self._heap, now_ms)
-        self._prune(self._heap)
-        return self._heap
-
-    def _prune(self, heap: Heap) -> bool:
+    def _prune(self) -> bool:
         """Removes entries of moved and deleted messages from the heap's front. Returns whether an entry is left."""
-        while heap:
-            ready_at_ms, _, message = heap[0]
+        while self._heap:
+            ready_at_ms, _, message = self._heap[0]
             if self._by_id.get(message.id) is message and message.ready_at_ms == ready_at_ms:
                 return True
-            heapq.heappop(heap)
+            heapq.heappop(self._heap)
         return False
 
     def _mark_taken(self, message: MemoryMessage, now_ms: int, visibility_s: int) -> None:
@@ -363,11 +345,6 @@ class MemoryQueue:
         message.in_flight = visibility_s > 0
         message.ready_at_ms = now_ms + visibility_s * 1000
         message.receipt_handle = f"{self.name}/{message.id}/{message.receive_count}"
-        self._count_in_flight(message, now_ms, in_flight=message.in_flight)
-
-    def _count_in_flight(self, message: MemoryMessage, now_ms: int, *, in_flight: bool) -> None:
-        if self._tenants is not None:
-            self._tenants.count(message, now_ms, in_flight=in_flight)
 
     def bury(self, message: MemoryMessage, source_arn: str, now_ms: int) -> None:
         message.source_arn = source_arn
