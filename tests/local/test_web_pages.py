@@ -149,10 +149,10 @@ def test_s3_answers_boto3_as_before_in_both_styles(port: int, style: str, monkey
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **more: resolve("127.0.0.1", *rest, **more))
     s3 = client(port, "s3", "localhost", s3={"addressing_style": style})
     s3.create_bucket(Bucket=f"{style}-bucket")
-    s3.put_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c", Body=b"content", Metadata={"its_name": "x"})
+    s3.put_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c", Body=b"content", Metadata={"its-name": "x"})
     assert s3.get_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c")["Body"].read() == b"content"
     head = s3.head_object(Bucket=f"{style}-bucket", Key="a/moto-api/b c")
-    assert (head["ContentLength"], head["Metadata"]) == (7, {"its_name": "x"})
+    assert (head["ContentLength"], head["Metadata"]) == (7, {"its-name": "x"})
     address = s3.generate_presigned_url("get_object", Params={"Bucket": f"{style}-bucket", "Key": "a/moto-api/b c"})
     with urllib.request.urlopen(address, timeout=60) as answer:
         assert answer.read() == b"content"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -14,14 +14,6 @@ from tidewheel.flows.ports.runs import MergeSize
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
-
-
-class GlueJobs(Protocol):
-    """The methods of boto3's Glue client used here."""
-
-    def start_job_run(self, *, JobName: str, Arguments: dict[str, str]) -> Any:
-        """Starts a run of a job."""
-        ...
 
 
 @dataclass(eq=False)
@@ -37,7 +29,7 @@ class AwsRuns:
     """
 
     lambda_client: Callable[[], LambdaClient]
-    glue_client: Callable[[], GlueJobs]
+    glue_client: Callable[[], Any]
     _: KW_ONLY
     dispatch_function: str
     compact_function: str

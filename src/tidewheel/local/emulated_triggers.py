@@ -133,7 +133,6 @@ class EmulatedTriggers:
             caller=f"schedule {schedule.name}",
             role_arn=target.get("RoleArn"),
             by_schedule=True,
-            begin_retries=target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 185),
             dead_letter_arn=target.get("DeadLetterConfig", {}).get("Arn"),
         )
 
@@ -167,7 +166,6 @@ class EmulatedTriggers:
             call=invoke,
             begin=begin,
             retries=0 if handler is None else handler.spec.async_retries,
-            begin_retries=call.begin_retries,
             bury=None if call.dead_letter_arn is None else partial(self._bury, call),
         )
 

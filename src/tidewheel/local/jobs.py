@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.local.emulator.starts import Call
@@ -30,29 +30,20 @@ class JobSpec:
     role_arn: str | None = None
 
 
-class JobRunner(Protocol):
-    """Runs the script of a job, as Glue would."""
-
-    def __call__(
-        self, job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock
-    ) -> object:
-        """Runs a job to the end. Returns the job's result.
-
-        Args:
-            job: the stem of its file in glue_jobs, such as merge_buckets.
-            arguments: the job's default arguments, overridden by the run's arguments; names begin with `--`.
-            stack_name: the stack with the settings.
-            endpoint_url: where AWS is.
-            clock: the stack's time.
-
-        Raises:
-            Exception: the run failed.
-        """
-        ...
+JobRunner = Callable[..., object]
+"""Runs the script of a job to the end, as Glue would, with the arguments of `run_here`. An error fails the run."""
 
 
 def run_here(job: str, arguments: dict[str, str], *, stack_name: str, endpoint_url: str, clock: Clock) -> Any:
-    """Runs a job in this process. This is the default `JobRunner`."""
+    """Runs a job in this process. This is the default `JobRunner`.
+
+    Args:
+        job: the stem of its file in glue_jobs, such as merge_buckets.
+        arguments: the job's default arguments, overridden by the run's arguments; names begin with `--`.
+        stack_name: the stack with the settings.
+        endpoint_url: where AWS is.
+        clock: the stack's time.
+    """
     from tidewheel.local.job_runs import run_job
 
     return run_job(job, arguments, stack_name=stack_name, endpoint_url=endpoint_url, clock=clock)

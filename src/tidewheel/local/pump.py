@@ -61,7 +61,6 @@ class Invocation:
         call: runs the function.
         begin: counts the call. Raises PermissionError or LookupError if the call cannot begin.
         retries: limit of Lambda's retries of a call that failed.
-        begin_retries: limit of the scheduler's retries of a call that could not begin.
         bury: stores the event after the last retry has failed, with the error.
         tries: retries so far.
     """
@@ -71,7 +70,6 @@ class Invocation:
     call: Callable[[], object]
     begin: Callable[[], None] = lambda: None
     retries: int = 0
-    begin_retries: int = 0
     bury: Callable[[BaseException], None] | None = None
     tries: int = 0
 
@@ -185,15 +183,14 @@ class Pump:
 
     def _try(self, invocation: Invocation) -> None:
         error: BaseException | None
-        retries = invocation.retries
         try:
             invocation.begin()
         except Exception as refused:
-            error, retries = refused, invocation.begin_retries
+            error = refused
             self._note(invocation.function, invocation.event, refused)
         else:
             error = self._run(invocation.function, invocation.event, invocation.call)
-        if error is not None and invocation.tries < min(len(_RETRY_AFTER_MS), retries):
+        if error is not None and invocation.tries < min(len(_RETRY_AFTER_MS), invocation.retries):
             at_ms = self._clock.now_ms() + _RETRY_AFTER_MS[invocation.tries]
             self.call_again(at_ms, replace(invocation, tries=invocation.tries + 1))
             return

@@ -1,12 +1,11 @@
-"""Adds AWS's checks to moto's EventBridge Scheduler, and finds its due schedules.
+"""Checks the times of schedules in moto's EventBridge Scheduler, and finds the due schedules.
 
-Why: moto stores any schedule (past and malformed `at()`, names of any length; a group that does not exist is a 500)
-and never fires one. The pump fires schedules.
+Why: moto stores any schedule (past and malformed `at()`; a group that does not exist is a 500) and never fires one. The
+pump fires schedules.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from threading import Condition
@@ -14,15 +13,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.scheduler.exceptions import ScheduleExists, ValidationException
+from moto.scheduler.exceptions import ValidationException
 from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, ScheduleGroup, scheduler_backends
 
 from tidewheel.clock import Clock
 from tidewheel.local.emulator.patching import Patches
 from tidewheel.model.schedule_expressions import Once, parse
-
-_NAME = re.compile(r"[0-9a-zA-Z-_.]{1,64}\Z")
-_MAX_INPUT_BYTES = 256 * 1024
 
 
 class ScheduleBook:
@@ -41,7 +37,6 @@ class ScheduleBook:
         backend = EventBridgeSchedulerBackend
         for name in ("create_schedule", "update_schedule"):
             patches.set(backend, name, self._checking(getattr(backend, name)))
-        patches.set(backend, "create_schedule_group", _refusing_known(backend.create_schedule_group))
 
     def _checking(self, store: Callable[..., Schedule]) -> Callable[..., Schedule]:
         @wraps(store)
@@ -74,12 +69,6 @@ class ScheduleBook:
                     group.delete_schedule(schedule.name)
 
     def _check(self, asked: dict[str, Any]) -> None:
-        name = asked["name"]
-        if not _NAME.match(name):
-            raise ValidationException(
-                f"1 validation error detected: Value '{name}' at 'name' failed to satisfy constraint: "
-                "Member must have length less than or equal to 64 and match [0-9a-zA-Z-_.]+"
-            )
         try:
             expression = parse(asked["schedule_expression"], asked.get("schedule_expression_timezone"))
         except ValueError as error:
@@ -88,20 +77,6 @@ class ScheduleBook:
             raise ValidationException(
                 f"Invalid Schedule Expression {asked['schedule_expression']}: the time is in the past"
             )
-        if len((asked["target"] or {}).get("Input") or "") > _MAX_INPUT_BYTES:
-            raise ValidationException("Target.Input is longer than 256 KiB")
-
-
-def _refusing_known(create: Callable[..., ScheduleGroup]) -> Callable[..., ScheduleGroup]:
-    """Refuses a group that is there. moto would empty it."""
-
-    @wraps(create)
-    def checked(backend: EventBridgeSchedulerBackend, name: str, tags: list[dict[str, str]]) -> ScheduleGroup:
-        if name in backend.schedule_groups:
-            raise ScheduleExists(name)
-        return create(backend, name, tags)
-
-    return checked
 
 
 def _groups() -> list[ScheduleGroup]:

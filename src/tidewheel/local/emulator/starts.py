@@ -33,7 +33,6 @@ class Call:
         caller: the origin of the call: "schedule <name>", "rule <name>" or "lambda.Invoke".
         role_arn: the role with which a schedule invokes the function and sends the dead letter.
         by_schedule: whether a schedule fired it.
-        begin_retries: limit of the scheduler's retries of a call that could not begin.
         dead_letter_arn: the queue for the event after the last retry has failed.
     """
 
@@ -44,7 +43,6 @@ class Call:
     caller: str = "lambda.Invoke"
     role_arn: str | None = None
     by_schedule: bool = False
-    begin_retries: int = 0
     dead_letter_arn: str | None = None
 
 

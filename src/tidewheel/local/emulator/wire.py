@@ -39,13 +39,7 @@ from moto import backend_index, backends
 from moto.core.base_backend import BackendDict
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.core.request import (
-    PRESERVED_HEADER_NAMES_ENVIRON_KEY,
-    Request,
-    environ_key_for_header,
-    normalize_request,
-    should_preserve_original_header_name,
-)
+from moto.core.request import Request, normalize_request
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
@@ -53,8 +47,8 @@ from werkzeug.wrappers import Response
 from tidewheel.client.dev_service import check_free
 from tidewheel.clock import Clock, tell
 from tidewheel.errors import TidewheelError
-from tidewheel.local.emulator.refusals import answer_of, check_request, refusal_for
-from tidewheel.local.emulator.wire_calls import JSON_SERVICES, of_wsgi, operation_of, scope_of
+from tidewheel.local.emulator.refusals import answer_of, refusal_for
+from tidewheel.local.emulator.wire_calls import of_wsgi, operation_of, scope_of
 
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
@@ -196,8 +190,6 @@ class Wire:
         own = self._own.get((service, operation))
         target = request.headers.get("x-amz-target")
         try:
-            if target is not None and service in JSON_SERVICES:
-                check_request(service, target.rpartition(".")[2], request.data)
             answer = None if own is None else own({"body": request.form})
             if answer is None:
                 answer = self._ask_moto(request, f"https://{host}{request.raw_path}")
@@ -272,15 +264,6 @@ class _HttpRequest(Request):
 
 class _QuietHandler(WSGIRequestHandler):
     clock: Clock
-
-    def make_environ(self) -> dict[str, Any]:
-        """Returns the WSGI environment. werkzeug leaves out names with underscores, which metadata in S3 may have."""
-        environ = super().make_environ()
-        kept = {name: value for name, value in self.headers.items() if should_preserve_original_header_name(name)}
-        environ[PRESERVED_HEADER_NAMES_ENVIRON_KEY] = {environ_key_for_header(name): name for name in kept}
-        for name, value in kept.items():
-            environ.setdefault(environ_key_for_header(name), value)
-        return environ
 
     def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002
         """Returns the time of an answer, by the stack's clock."""
