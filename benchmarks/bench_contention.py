@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, cast
 
 from botocore.exceptions import ClientError
+from pyroaring import BitMap
 
 from tests.stored import altered
 from tests.stored_ports import TABLE_PORTS
@@ -32,7 +33,6 @@ from tidewheel.flows.delivery.cancel import cancel, cancel_key, cancel_many
 from tidewheel.flows.delivery.commit import commit_and_schedule
 from tidewheel.flows.delivery.keys import settle_keys
 from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.slots import slots_of
 from tidewheel.memory import MemoryService
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import IdSource, Message, MessageId, id_text
@@ -216,7 +216,7 @@ class Load:
             object_name="ledgers/x",
             size_bytes=9,
             rows=1000,
-            slots=slots_of([slot]),
+            slots=BitMap([slot]),
             segments=(segment,),
         )
         for _ in range(20):

@@ -19,13 +19,14 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from pyroaring import BitMap
+
 from benchmarks.herd import TABLE_WRITES_A_SECOND, Costs, Herd, Marks, Part
 from tests.flows.world import DAY, START_MS, TOPIC, World
 from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS
 from tidewheel.cost.requests import ASSUMED
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.slots import slots_of
 from tidewheel.model.object_names import PLANS, ledger_name
 from tidewheel.model.plan import Segment
 from tidewheel.model.settings import SCHEDULER_LATENESS_S, TopicSettings
@@ -117,7 +118,7 @@ def _bucket(number: int, rows: int, slot_ms: int) -> Bucket:
         object_name=ledger_name(TOPIC, id, slot_ms, f"{number * 7919:016x}"),
         size_bytes=rows * 120,
         rows=rows,
-        slots=slots_of([slot]),
+        slots=BitMap([slot]),
         segments=tuple(segments),
     )
 

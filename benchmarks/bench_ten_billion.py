@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from moto.s3.models import s3_backends
+from pyroaring import BitMap
 
 from benchmarks.bench_function_time import OwnTime
 from benchmarks.waiting import SEGMENT_ROWS, SLOT_MS, waiting_ledger
@@ -38,7 +39,6 @@ from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows
-from tidewheel.ledger.slots import slots_of
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.object_names import ledger_name
@@ -92,7 +92,7 @@ def backlog(start_ms: int, generation: str, ledgers: int, months: int) -> Iterat
             from_ms = first.last_deliver_at_ms
         rows = LEDGER_ROWS if first is None else LEDGER_ROWS - first.rows
         bucket = waiting_ledger(random_, name, rows, from_ms, from_ms + LEDGER_MS, first=first).bucket
-        yield replace(bucket, id=id, slots=bucket.slots | slots_of([began_ms // SLOT_MS])), head
+        yield replace(bucket, id=id, slots=bucket.slots | BitMap([began_ms // SLOT_MS])), head
 
 
 class NoRuns:

@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from pyroaring import BitMap
 
 from tidewheel.ledger.bucket import Bucket, bucket_id, encode_tail
-from tidewheel.ledger.slots import slots_of
 from tidewheel.model.plan import Segment
 
 SEGMENT_ROWS = 600
@@ -84,7 +84,7 @@ def waiting_ledger(
         offset, start_ms = offset + length, end_ms
     numbers = np.arange(from_ms // slot_ms, (to_ms - 1) // slot_ms + 1)
     empty = np.exp(-rows / len(numbers))
-    slots = slots_of(numbers[random.random(len(numbers)) >= empty].tolist())
+    slots = BitMap(numbers[random.random(len(numbers)) >= empty].tolist())
     # Where a segment begins or ends, there is a message.
     slots.update(each // slot_ms for each in (from_ms, *ends_ms))
     if first is not None:

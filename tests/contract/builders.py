@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pyroaring import BitMap
+
 from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import MessageId
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.plan import Plan, PlannedSegment, Segment, Trash
@@ -40,7 +41,7 @@ def a_bucket(*slots: int, id: str = "b1", segments: int = 2) -> Bucket:
         object_name=f"ledgers/orders/{id}",
         size_bytes=4000,
         rows=40,
-        slots=slots_of(slots),
+        slots=BitMap(slots),
         segments=tuple(a_segment(i, start) for i in range(segments)),
     )
 

@@ -13,7 +13,6 @@ _OPERATIONS = (
     "get_item",
     "batch_get_item",
     "query",
-    "scan",
     "put_item",
     "update_item",
     "delete_item",
@@ -39,7 +38,7 @@ class ComparedClient:
 
     def _comparing(self, name: str, ask: Callable[..., Any], ask_memory: Callable[..., Any]) -> Callable[..., Any]:
         def call(**request: Any) -> Any:
-            if name == "scan" or "IndexName" in request:
+            if "IndexName" in request:
                 _compare_all_pages(name, request, ask, ask_memory)
                 return ask(**request)
             answer, error = _outcome(ask, request)

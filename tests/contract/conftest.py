@@ -67,9 +67,6 @@ class Paged:
     def query(self, **request: Any) -> Any:
         return self.client.query(**{"Limit": self.page_size, **request})
 
-    def scan(self, **request: Any) -> Any:
-        return self.client.scan(**{"Limit": self.page_size, **request})
-
 
 def aws_store(dynamodb: Any, *, compared: bool = False, page_size: int | None = None) -> Store:
     """An empty table, with manifests in memory.

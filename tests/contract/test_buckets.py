@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyroaring import BitMap
 
 from tests.contract.aws_resources import counted
 from tests.contract.builders import Store, a_bucket, a_segment, a_state, some_trash
@@ -13,7 +14,6 @@ from tests.contract.conftest import aws_store
 from tidewheel import clock as clocks
 from tidewheel.clock import ManualClock
 from tidewheel.ledger.bucket import Bucket, encode_tail
-from tidewheel.ledger.slots import slots_of
 from tidewheel.model.topic_state import NextWork
 from tidewheel.storage import table_keys
 from tidewheel.storage.buckets import Commit
@@ -36,7 +36,7 @@ def commit(store: Store, once: str | None, id: str = "b1") -> Commit:
 
 def a_tailed_bucket(slots: range, segments: int, id: str = "large") -> Bucket:
     """A bucket with the index in the tail of its ledger."""
-    bucket = replace(a_bucket(105, id=id), slots=slots_of(slots))
+    bucket = replace(a_bucket(105, id=id), slots=BitMap(slots))
     table = tuple(a_segment(i * i) for i in range(segments))
     _, tail = encode_tail(bucket.slots, table, offset=5_000_000)
     return replace(bucket, segments=table, tail=tail, rows=2**40, size_bytes=2**35)

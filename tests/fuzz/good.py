@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pyroaring import BitMap
+
 from tidewheel.ledger.bucket import Bucket, Tail, bucket_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.segment_table import encode_segments
-from tidewheel.ledger.slots import encode_slots, slots_of
+from tidewheel.ledger.slots import encode_slots
 from tidewheel.model.checkpoint import checkpoint_of, encode_checkpoint
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, IdSource, Message, MessageId, id_text
@@ -61,7 +63,7 @@ _SEGMENTS = tuple(
 )
 TABLE = encode_segments(_SEGMENTS)
 SLOTS = [
-    encode_slots(slots_of(numbers))
+    encode_slots(BitMap(numbers))
     for numbers in (
         [_SLOT, _SLOT + 3],
         range(1000, 9000),
@@ -136,7 +138,7 @@ _BUCKET = Bucket(
     object_name="ledgers/orders/b",
     size_bytes=500,
     rows=28,
-    slots=slots_of([_SLOT, _SLOT + 3]),
+    slots=BitMap([_SLOT, _SLOT + 3]),
     segments=_SEGMENTS,
     tail=Tail(offset=404, slots_bytes=20, segments_bytes=30),
 )

@@ -25,7 +25,7 @@ from tidewheel.ledger.bucket import (
 from tidewheel.ledger.ledger import LedgerWriter
 from tidewheel.ledger.rows import rows_table
 from tidewheel.ledger.segment_table import decode_segments, encode_segments
-from tidewheel.ledger.slots import decode_slots, encode_slots, slots_of
+from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.ledger.writer import TAIL_TAG
 from tidewheel.model.plan import Segment
 
@@ -57,7 +57,7 @@ def some_segments(count: int, *, seed: int = 1) -> tuple[Segment, ...]:
 
 def scattered(count: int, within: int, *, seed: int = 2) -> BitMap:
     """Slots without a pattern."""
-    return slots_of(FIRST_SLOT + each for each in random.Random(seed).sample(range(within), count))
+    return BitMap(FIRST_SLOT + each for each in random.Random(seed).sample(range(within), count))
 
 
 def a_bucket(slots: BitMap, segments: tuple[Segment, ...]) -> tuple[Bucket, bytes]:
@@ -76,7 +76,7 @@ def a_bucket(slots: BitMap, segments: tuple[Segment, ...]) -> tuple[Bucket, byte
     return bucket, data if held else b""
 
 
-FEW_SLOTS = slots_of(range(FIRST_SLOT, FIRST_SLOT + 100))
+FEW_SLOTS = BitMap(range(FIRST_SLOT, FIRST_SLOT + 100))
 MANY_SLOTS = scattered(40_000, 5_000_000)
 
 
@@ -89,7 +89,7 @@ def test_a_small_index_has_no_tail() -> None:
 
 
 def test_a_long_run_of_slots_needs_no_tail() -> None:
-    bucket, _ = a_bucket(slots_of(range(FIRST_SLOT, FIRST_SLOT + 2_000_000)), some_segments(5))
+    bucket, _ = a_bucket(BitMap(range(FIRST_SLOT, FIRST_SLOT + 2_000_000)), some_segments(5))
     assert bucket.tail is None
 
 
@@ -121,7 +121,7 @@ def occupied(slots: BitMap, at_or_after: int) -> int | None:
 
 
 slot_sets = st.builds(
-    lambda near, runs: slots_of(
+    lambda near, runs: BitMap(
         {FIRST_SLOT + each for each in near} | {FIRST_SLOT + a + i for a, n in runs for i in range(n)}
     ),
     st.sets(st.integers(0, 5_000), min_size=1, max_size=60),

@@ -11,6 +11,7 @@ from math import inf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from tidewheel.flows.maintenance.consider_merge import SMALL_BYTES, SMALL_ROWS, size_of
 from tidewheel.flows.maintenance.merge_planning import (
@@ -29,7 +30,6 @@ from tidewheel.flows.maintenance.merge_planning import (
 )
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.ledger.slots import slots_of
 
 SLOT_MS = 300_000
 HOUR = 3_600_000
@@ -51,7 +51,7 @@ def a_bucket(
     number: int = 0, size: int = 10 * KIB, slots: Iterable[int] = range(1000, 2000), *, rows: int = 100, shift: int = 0
 ) -> Bucket:
     """A bucket of some bytes. Slots count from PLANNED."""
-    occupied = slots_of(PLANNED + slot >> shift for slot in slots)
+    occupied = BitMap(PLANNED + slot >> shift for slot in slots)
     return Bucket(
         id=BucketId(f"b{number:04d}"),
         object_name=f"ledgers/{number}",
@@ -155,7 +155,7 @@ def test_with_slots_longer_than_an_hour_those_that_end_with_the_next_slot_are_le
 
 
 def replace_slots(bucket: Bucket, slots: list[int]) -> Bucket:
-    return replace(bucket, slots=slots_of(slots))
+    return replace(bucket, slots=BitMap(slots))
 
 
 # ---- how many
@@ -171,7 +171,7 @@ def test_at_most_four_gib_are_merged_at_once() -> None:
 
 def test_at_most_three_mib_of_bitmaps_are_swapped_at_once() -> None:
     # Every second slot of 65,536 is a bitmap of 8 KiB: nine of those are 72 KiB.
-    slots = slots_of(range(PLANNED >> 16 << 16, (PLANNED >> 16) + 9 << 16, 2))
+    slots = BitMap(range(PLANNED >> 16 << 16, (PLANNED >> 16) + 9 << 16, 2))
     merge = chosen([replace(bucket, slots=slots) for bucket in some_buckets(60)])
     assert len(merge.sources) == 3 * MIB // (9 * 8 * KIB + 100)
 
@@ -347,7 +347,7 @@ class Simulation:
 
     def _ingest(self, ledger_bytes: int, slots: range) -> None:
         self.ingested += ledger_bytes
-        self._add(f"{self.ingested:016d}", ledger_bytes, slots_of(slots))
+        self._add(f"{self.ingested:016d}", ledger_bytes, BitMap(slots))
 
     def _add(self, name: str, size: int, slots: object) -> None:
         self.live.append(
@@ -364,7 +364,7 @@ class Simulation:
             self.live = [bucket for bucket in self.live if bucket.id not in gone]
             for window in merge.windows:
                 a, b, share, shares = window
-                slots = slots_of(()).union(*(source.slots for source in merge.sources)) & slots_of(range(a, b))
+                slots = BitMap(()).union(*(source.slots for source in merge.sources)) & BitMap(range(a, b))
                 slots = slots[len(slots) * share // shares : len(slots) * (share + 1) // shares]
                 if slots:
                     size = int(sum(source.share(a, b) * source.size_bytes for source in merge.sources) / shares)

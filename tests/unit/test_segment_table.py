@@ -9,13 +9,13 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
 from tidewheel.errors import CorruptMetadata
 from tidewheel.ledger.bucket import Bucket, bucket_id, due_segments
 from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
-from tidewheel.ledger.slots import slots_of
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.plan import Segment
 from tidewheel.storage.items import decode_bucket, encode_bucket
@@ -138,7 +138,7 @@ def bucket_of(segments: tuple[Segment, ...], *, seed: int = 1) -> Bucket:
         object_name=f"ledgers/b{seed}",
         size_bytes=9,
         rows=sum(each.rows for each in segments),
-        slots=slots_of(slots),
+        slots=BitMap(slots),
         segments=segments,
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
@@ -30,7 +31,6 @@ from tidewheel.cli.main import app
 from tidewheel.client.operations import in_flight
 from tidewheel.client.operations.histogram import DAY_S, DUE_S, HOUR_S, due_bars, histogram, loads
 from tidewheel.ledger.bucket import Bucket, bucket_id
-from tidewheel.ledger.slots import slots_of
 from tidewheel.local.memory_stack import MemoryTidewheel
 from tidewheel.model.plan import Segment, Unindexed
 
@@ -49,7 +49,7 @@ def bucket(slots: list[int], *segments: Segment) -> Bucket:
         object_name="b",
         size_bytes=9,
         rows=rows,
-        slots=slots_of(slots),
+        slots=BitMap(slots),
         segments=segments,
     )
 

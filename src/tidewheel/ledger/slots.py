@@ -33,11 +33,6 @@ from tidewheel.model.checksum import opened, sealed
 _WEIGHT_NUMBERS = 4
 
 
-def slots_of(numbers: Iterable[int]) -> BitMap:
-    """Returns the bitmap of some slots."""
-    return BitMap(numbers)
-
-
 def encode_slots(slots: BitMap) -> bytes:
     """Returns the sealed portable form of a bitmap, with runs where runs are shorter."""
     compact = BitMap(slots)

@@ -175,30 +175,6 @@ class MemoryDynamoDBClient:
             found = (ordered.kept[key] for key in places)
             return _page(found, _KEYS + _INDEX_KEYS if indexed else _KEYS, read, values, Limit)
 
-    def scan(
-        self,
-        *,
-        TableName: str,
-        FilterExpression: str | None = None,
-        ExpressionAttributeValues: Item | None = None,
-        ExpressionAttributeNames: Mapping[str, str] | None = None,
-        Limit: int | None = None,
-        ExclusiveStartKey: Item | None = None,
-    ) -> Item:
-        """Reads a page of the table."""
-        values = ExpressionAttributeValues or {}
-        read = _read(None, FilterExpression, None, _names(ExpressionAttributeNames), tuple(values))
-        with self._lock:
-            after = ("", "") if ExclusiveStartKey is None else self._key(TableName, ExclusiveStartKey)
-            self._check_table(TableName)
-            found = (
-                self._partitions[partition].kept[key]
-                for partition in sorted(self._partitions)
-                for key in (self._partitions[partition].order if partition >= after[0] else ())
-                if (partition, key) > after
-            )
-            return _page(found, _KEYS, read, values, Limit)
-
     # ---- writing
     def put_item(self, *, TableName: str, ReturnValuesOnConditionCheckFailure: str = "NONE", **put: Any) -> Item:
         """Writes an item."""
@@ -422,7 +398,7 @@ def _place(item: Item, indexed: bool) -> Any:
 def _partition_of(keys: tuple[str, str], read: _Read, values: Item) -> str:
     """Returns the partition that a query reads, of the table or of the index with these keys."""
     first, range_ = read.partition, read.range
-    if first is None or first.path != keys[:1] or first.operator != "=":
+    if first.path != keys[:1] or first.operator != "=":
         _invalid(f"Query condition missed key schema element: {keys[0]}")
     if range_ is not None and (range_.path != keys[1:] or range_.operator == "<>"):
         _invalid(f"Query key condition not supported: {range_}")
@@ -533,28 +509,26 @@ def _names(names: Mapping[str, str] | None) -> _Names:
 
 
 class _Read(NamedTuple):
-    """The parsed expressions of a query or a scan.
+    """The parsed expressions of a query.
 
     Attributes:
         partition, range: the comparisons of a query's keys.
     """
 
-    partition: Comparison | None
+    partition: Comparison
     range: Comparison | None
     filter: Condition | None
     attributes: tuple[str, ...] | None
 
 
 @lru_cache(1024)
-def _read(
-    keys: str | None, filter_: str | None, projected: str | None, names: _Names, values: tuple[str, ...]
-) -> _Read:
+def _read(keys: str, filter_: str | None, projected: str | None, names: _Names, values: tuple[str, ...]) -> _Read:
     _check_used((keys, filter_, projected), names, values)
     try:
-        wanted = () if keys is None else expressions.key_condition(keys, names)
-        if len(wanted) > 2:
+        partition, *others = expressions.key_condition(keys, names)
+        if len(others) > 1:
             _invalid(f"Query key condition not supported: {keys}")
-        partition, range_ = (*wanted, None, None)[:2]
+        range_ = others[0] if others else None
         test = None if filter_ is None else expressions.condition(filter_, names)
         return _Read(partition, range_, test, None if projected is None else expressions.projection(projected, names))
     except InvalidExpression as error:

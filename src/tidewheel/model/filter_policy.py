@@ -134,7 +134,6 @@ def _read(policy: object) -> object:
     how = 'give a JSON object of names with lists of conditions, such as {"store": ["example_corp"]}'
     if not isinstance(policy, (str, Mapping)):
         raise InvalidValue(_FIELD, policy, how)
-    _check_keys(policy)
     try:
         text = (
             policy
@@ -148,18 +147,6 @@ def _read(policy: object) -> object:
         raise
     except (TypeError, ValueError) as error:
         raise InvalidValue(_FIELD, policy, f"not JSON ({error}); {how}") from None
-
-
-def _check_keys(value: object) -> None:
-    """Raises InvalidValue for a name that is not text. JSON would make text of a number."""
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            if not isinstance(name, str):
-                raise InvalidValue(_FIELD, name, "a name is text; put it into quotes")
-            _check_keys(each)
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            _check_keys(each)
 
 
 def _to_dict(value: object) -> object:

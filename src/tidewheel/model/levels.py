@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -109,15 +110,12 @@ class Backoff:
     maximum: float | timedelta | str = "2h"
     jitter: float = 0.0
     random: Callable[[], float] = field(default=random.random, compare=False, repr=False)
-    _base_ms: int = field(init=False, repr=False, compare=False)
-    _maximum_ms: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         base_ms = delay_ms(self.base, "base")
-        maximum_ms = delay_ms(self.maximum, "maximum")
         if base_ms == 0:
             raise InvalidValue("base", self.base, "give a delay above 0; to retry at once use level 0")
-        if maximum_ms < base_ms:
+        if delay_ms(self.maximum, "maximum") < base_ms:
             raise InvalidValue("maximum", self.maximum, f"give at least base, {self.base!r}")
         if not _is_number(self.factor) or not 1 <= self.factor <= _MAX_FACTOR:
             raise InvalidValue("factor", self.factor, f"give a number from 1 to {_MAX_FACTOR}, such as 2")
@@ -125,8 +123,6 @@ class Backoff:
             raise InvalidValue("jitter", self.jitter, "give a share from 0 to 1, such as 0.2")
         if not callable(self.random):
             raise InvalidValue("random", self.random, "give a function that returns a float from 0 to below 1")
-        object.__setattr__(self, "_base_ms", base_ms)
-        object.__setattr__(self, "_maximum_ms", maximum_ms)
 
     def delay_ms(self, attempt: int) -> int:
         """Returns the wait before a retry, in milliseconds.
@@ -138,10 +134,9 @@ class Backoff:
             InvalidValue: attempt is not a whole number of at least 1.
         """
         check_whole("attempt", attempt, 1)
-        try:
-            longest = min(float(self._maximum_ms), self._base_ms * float(self.factor) ** min(attempt - 1, _MOST_STEPS))
-        except OverflowError:
-            longest = float(self._maximum_ms)
+        longest = float(delay_ms(self.maximum))
+        with suppress(OverflowError):
+            longest = min(longest, delay_ms(self.base) * float(self.factor) ** min(attempt - 1, _MOST_STEPS))
         if self.jitter:
             longest -= longest * self.jitter * self.random()
         return round(longest)

@@ -339,7 +339,7 @@ def decode_pack(data: bytes, now_ms: int) -> Pack:
         texts = _texts(bodies, sizes)
         options = _options(document.get("opts"), ids, topic)
         _check_keyed(ids, options)
-        _check_messages(bodies, texts, encodings, attributes, options)
+        _check_messages(bodies, texts, encodings, options)
         _check_sizes(sizes, attributes, options, ids, sent_at_ms)
     except (TypeError, ValueError) as error:
         raise CorruptPack(f"a message that cannot be delivered ({_fault(error)})") from None
@@ -443,10 +443,9 @@ def _check_messages(
     bodies: bytes,
     texts: Sequence[str],
     encodings: Sequence[int],
-    attributes: Sequence[Mapping[str, str]] | None,
     options: Sequence[Options | None] | None,
 ) -> None:
-    """Raises ValueError for the first message that SQS or a ledger would refuse.
+    """Raises ValueError for the first body that SQS or a ledger would refuse.
 
     InvalidValue is a ValueError.
     """
@@ -458,10 +457,6 @@ def _check_messages(
             # The reference to a body in S3 is text, even if the body is not.
             if encoding == Encoding.BYTES and not (given is not None and given.payload is not None):
                 binascii.a2b_base64(text, strict_mode=True)
-    for each in attributes or ():
-        if not isinstance(each, dict):
-            raise ValueError("attributes are not an object")
-        check_attributes(each)
 
 
 def _check_sizes(
@@ -471,13 +466,15 @@ def _check_sizes(
     ids: bytes,
     sent_at_ms: int,
 ) -> None:
-    """Raises ValueError if a message with a header is too large for SQS."""
+    """Raises ValueError if SQS would refuse a message's attributes, or the message with a header is too large."""
     if attributes is None and options is None and max(sizes) <= MAX_MESSAGE_BYTES:
         return
     for i, body_bytes in enumerate(sizes):
         size = body_bytes
         given = None if options is None else options[i]
         if attributes is not None:
+            if not isinstance(attributes[i], dict):
+                raise ValueError("attributes are not an object")
             size += check_attributes(attributes[i])
         # Only a message of nearly the largest size can be too large with its header.
         if given is not None and size > MAX_MESSAGE_BYTES - _MOST_HEADER_BYTES:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from pyroaring import BitMap
+
 from tidewheel.flows.maintenance.consider_merge import certain_tombstones, most_of, nearest, size_of
 from tidewheel.flows.maintenance.merge_planning import Merge, choose
 from tidewheel.flows.maintenance.merge_rows import MergeWork
@@ -16,7 +18,6 @@ from tidewheel.flows.maintenance.retention import NOTHING_DEAD, dead_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id
-from tidewheel.ledger.slots import slots_of
 from tidewheel.model.message import id_bytes
 
 
@@ -98,6 +99,6 @@ def _expected(merge: Merge) -> Iterator[Bucket]:
                 object_name="",
                 size_bytes=max(1, int(sum(share * source.size_bytes for share, source in shares))),
                 rows=max(1, int(sum(share * source.rows for share, source in shares))),
-                slots=slots_of({first, end - 1}),
+                slots=BitMap({first, end - 1}),
                 segments=(),
             )
