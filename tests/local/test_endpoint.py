@@ -112,28 +112,6 @@ def test_a_queue_was_created_and_changed_at_whole_seconds(endpoint: Endpoint) ->
     assert int(found["CreatedTimestamp"]) <= int(found["LastModifiedTimestamp"])
 
 
-def test_the_header_of_x_ray_is_an_attribute_of_each_message_without_one_of_its_own(endpoint: Endpoint) -> None:
-    url = endpoint.queue()
-    endpoint.sqs.meta.events.register_first("before-call.sqs", traced)
-    try:
-        endpoint.sqs.send_message(QueueUrl=url, MessageBody="one")
-        own = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=own"}}
-        entries = [{"Id": "1", "MessageBody": "two"}, {"Id": "2", "MessageBody": "own", "MessageSystemAttributes": own}]
-        endpoint.sqs.send_message_batch(QueueUrl=url, Entries=entries)
-    finally:
-        endpoint.sqs.meta.events.unregister("before-call.sqs", traced)
-    found = endpoint.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["AWSTraceHeader"])
-    assert {each["Body"]: each["Attributes"]["AWSTraceHeader"] for each in found["Messages"]} == {
-        "one": "Root=header",
-        "two": "Root=header",
-        "own": "Root=own",
-    }
-
-
-def traced(params: Any, **_: Any) -> None:
-    params["headers"]["X-Amzn-Trace-Id"] = "Root=header"
-
-
 @pytest.mark.parametrize("again", [False, True], ids=["the same queue", "another queue of its name"])
 def test_a_receive_whose_client_has_gone_takes_nothing(endpoint: Endpoint, again: bool) -> None:
     url = endpoint.queue()

@@ -198,12 +198,10 @@ def differs(bucket: Bucket, found: Inspected) -> str | None:
             f"the table has {bucket.rows} rows and {bucket.size_bytes} bytes, "
             f"the object {found.bucket.rows} and {found.bucket.size_bytes}"
         )
-    if bucket.slot_shift == 0 and bucket.slots != found.bucket.slots:
-        return f"the table has {len(bucket.slots)} slots that are not the object's {len(found.bucket.slots)}"
-    if not bucket.segments or not found.bucket.segments:
-        return None
-    if [_place(each) for each in bucket.segments] != [_place(each) for each in found.bucket.segments]:
-        return f"the table has {len(bucket.segments)} segments that are not the object's {len(found.bucket.segments)}"
+    segments, others = bucket.segments, found.bucket.segments
+    other_slots = bucket.slot_shift == 0 and bucket.slots != found.bucket.slots
+    if other_slots or (segments and others and list(map(_place, segments)) != list(map(_place, others))):
+        return "the table has slots or segments that are not the object's"
     return None
 
 

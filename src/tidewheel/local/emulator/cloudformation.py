@@ -13,7 +13,6 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from typing import Any
@@ -70,7 +69,6 @@ class Stack:
         )
         self._created, self._template = created, template
         self._resources: dict[str, Any] = {}
-        self._deleted = False
         self._values = {
             **{name: each.get("Default") for name, each in template.get("Parameters", {}).items()},
             "AWS::AccountId": DEFAULT_ACCOUNT_ID,
@@ -83,10 +81,8 @@ class Stack:
             "AWS::URLSuffix": "amazonaws.com",
         }
         self.operations: dict[tuple[str, str], Callable[[dict[str, Any]], Answer | None]] = {
-            ("cloudformation", "DeleteStack"): self._delete,
             ("cloudformation", "DescribeStacks"): self._describe,
-            ("cloudformation", "DescribeStackResources"): partial(self._describe_resources, "StackResources"),
-            ("cloudformation", "ListStackResources"): partial(self._describe_resources, "StackResourceSummaries"),
+            ("cloudformation", "ListStackResources"): self._list_resources,
         }
 
     def create(self) -> list[Resource]:
@@ -203,13 +199,7 @@ class Stack:
         stack = {"StackName": self.name, "StackId": self._id, "StackStatus": "CREATE_COMPLETE", "Outputs": shown}
         return self._answer(params, {"Stacks": [{**stack, "CreationTime": self._created.isoformat()}]})
 
-    def _delete(self, params: Mapping[str, Any]) -> Answer:
-        """Answers that the stack is gone from now on. Its resources end with the runtime."""
-        answer = self._answer(params, {})
-        self._deleted = self._deleted or answer[0] == 200
-        return answer
-
-    def _describe_resources(self, name: str, params: Mapping[str, Any]) -> Answer:
+    def _list_resources(self, params: Mapping[str, Any]) -> Answer:
         shown = [
             {
                 "LogicalResourceId": logical_id,
@@ -221,12 +211,12 @@ class Stack:
             for logical_id, made in self._resources.items()
             if made is not None
         ]
-        return self._answer(params, {name: shown})
+        return self._answer(params, {"StackResourceSummaries": shown})
 
     def _answer(self, params: Mapping[str, Any], result: Mapping[str, Any]) -> Answer:
         asked, operation = params["body"].get("StackName"), params["body"]["Action"]
         headers = {"Content-Type": "text/xml"}
-        if self._deleted or asked not in (None, self.name, self._id):
+        if asked not in (None, self.name, self._id):
             message = escape(f"Stack with id {asked} does not exist")
             error = f"<Error><Code>ValidationError</Code><Message>{message}</Message></Error>"
             return 400, headers, f"<ErrorResponse>{error}</ErrorResponse>".encode()

@@ -203,13 +203,6 @@ class EmulatedSqs:
                 request["QueueUrl"] = response._get_queue_name()  # noqa: SLF001  # moto has no other
                 if not isinstance(response.sqs_backend.get_queue(request["QueueUrl"]), EmulatedQueue):
                     return own(response)
-            trace = response.headers.get("X-Amzn-Trace-Id") if name.startswith("send_message") else None
-            for each in request.get("Entries", (request,)) if trace else ():
-                given = each.get("MessageSystemAttributes", {})
-                each["MessageSystemAttributes"] = {
-                    "AWSTraceHeader": {"DataType": "String", "StringValue": trace},
-                    **given,
-                }
             client = self.at(response.current_account, response.region)
             ask = partial(getattr(client, name), **request)
             try:

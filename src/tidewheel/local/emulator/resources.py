@@ -83,18 +83,6 @@ class Job(Resource):
     arn_format = "arn:aws:glue:{region}:{account}:job/{name}"
 
 
-class Database(Resource):
-    """AWS::Glue::Database. Its name is inside its DatabaseInput.
-
-    Only Ref and the tables below the database need the name.
-    """
-
-    @property
-    def physical_resource_id(self) -> str:
-        """Value of Ref, the name."""
-        return str(self.properties["DatabaseInput"].get("Name", self.name)).lower()
-
-
 class LogGroup(Resource):
     """AWS::Logs::LogGroup. Nothing is written to it."""
 
@@ -111,12 +99,6 @@ class Custom(Resource):
     def __init__(self, logical_id: str, properties: dict[str, Any], *, stack_id: str, resource_type: str) -> None:
         super().__init__(logical_id, properties)
         self.logical_id, self.stack_id, self.resource_type = logical_id, stack_id, resource_type
-
-
-class ApiDestination(Resource):
-    """AWS::Events::ApiDestination, the target of a pipe."""
-
-    arn_format = "arn:aws:events:{region}:{account}:api-destination/{name}/local"
 
 
 class Topic(Resource):
@@ -155,9 +137,8 @@ CUSTOM = "Custom::Tidewheel"
 
 OURS: Mapping[str, tuple[type[Resource], str]] = {
     "AWS::CloudWatch::Alarm": (Resource, "AlarmName"),
-    "AWS::Events::ApiDestination": (ApiDestination, "Name"),
+    "AWS::Events::ApiDestination": (Resource, "Name"),
     "AWS::Events::Rule": (Rule, "Name"),
-    "AWS::Glue::Database": (Database, ""),
     "AWS::Glue::Job": (Job, "Name"),
     "AWS::Lambda::Alias": (Alias, ""),
     "AWS::Lambda::EventInvokeConfig": (EventInvokeConfig, ""),
