@@ -31,6 +31,7 @@ from tidewheel.deploy.templates import (
     file_of,
     parameter_of,
 )
+from tidewheel.model.setting import settings_of
 
 RETENTION_DAYS = 3653
 """The template's value for RetentionDays.TEN_YEARS."""
@@ -49,10 +50,9 @@ MARKED: dict[str, Any] = {
     "rebuild_workers": 173,
     "import_workers": 179,
 }
-"""The settings that become parameters -> a value that shows where the template has the setting.
-
-A setting that an environment leaves out has no parameter there.
-"""
+"""The settings that become parameters -> a value that shows where the template has the setting."""
+RETENTIONS = [1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653]
+"""The days for which CloudWatch Logs can keep logs."""
 NAMES = {"Code": "FunctionsKey", "Package": "JobPackageKey", "Wheels of the Glue jobs": "JobWheelsKey"}
 """The last part of an asset's name -> the parameter with its key. A job's script has `<job>ScriptKey`."""
 OPTIONS = {
@@ -97,35 +97,53 @@ def shipped(environment: Environment) -> Template:
     Raises:
         NotAParameter: A setting of MARKED cannot be a parameter.
     """
-    values = {name: value for name, value in MARKED.items() if getattr(environment, name) is not None}
     template = synthesize(environment, cast(IStackSynthesizer, Synthesizer()))
-    marked = synthesize(replace(environment, **values), cast(IStackSynthesizer, Synthesizer()))
+    marked = synthesize(replace(environment, **MARKED), cast(IStackSynthesizer, Synthesizer()))
     for resource in (*template["Resources"].values(), *marked["Resources"].values()):
         resource.pop("Metadata", None)
-    parameters = template["Parameters"]
-    values["log_retention"] = RETENTION_DAYS
+    parameters, left_out = template["Parameters"], [BOUNDARY]
+    values = {**MARKED, "log_retention": RETENTION_DAYS}
     for parent, at, was, new in _differences(template["Resources"], marked["Resources"]):
-        found = [setting for setting, value in values.items() if str(value) == str(new)]
+        [(inner, value)] = new.items() if isinstance(new, dict) and len(new) == 1 else [("", new)]
+        found = [setting for setting, mark in values.items() if str(mark) == str(value)]
         if not found:
             raise NotAParameter(f"{at} is {was!r} by default and {new!r} for other settings.")
         [setting] = found
         name = parameter_of(setting)
         kind = "Number" if isinstance(was, int) else "String"
-        parameters[name] = {"Type": kind, "Default": was, "Description": f"The setting {setting}."}
+        default = "" if was is None else was
+        parameters[name] = {"Type": kind, "Default": default, "Description": f"The setting {setting}."}
+        parameters[name] |= _allowed(setting, kind)
         parent[at] = {"Ref": name}
+        if was is None:
+            left_out.append(name)
+            parent[at] = {"Fn::If": [f"Has{name}", {inner: {"Ref": name}}, NO_VALUE]}
     for name, description in OPTIONS.items():
         parameters[name] = {"Type": "String", "Default": "", "Description": description}
     allowed = {"Default": "arm64", "AllowedValues": ["arm64", "x86_64"]}
     parameters[ARCHITECTURE] = {"Type": "String", "Description": "The architecture of the functions.", **allowed}
     _add_options(template["Resources"])
-    given = {"Fn::Not": [{"Fn::Equals": [{"Ref": BOUNDARY}, ""]}]}
-    return {**template, "Conditions": {**template.get("Conditions", {}), f"Has{BOUNDARY}": given}}
+    conditions = {f"Has{name}": {"Fn::Not": [{"Fn::Equals": [{"Ref": name}, ""]}]} for name in left_out}
+    return {**template, "Conditions": {**template.get("Conditions", {}), **conditions}}
+
+
+def _allowed(setting: str, kind: str) -> dict[str, Any]:
+    """Returns which values a parameter takes."""
+    declared = settings_of(Environment)[setting]
+    if setting == "log_retention":
+        return {"AllowedValues": RETENTIONS}
+    if kind == "Number":
+        most = declared.setting.most
+        return {"MinValue": declared.setting.least, **({} if most is None else {"MaxValue": most})}
+    return {"AllowedValues": [*declared.choices]} if declared.choices else {}
 
 
 def _differences(one: Any, other: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
     """Yields each leaf in which two templates differ: what holds the leaf, its place, and both values."""
     places = list(one) if isinstance(one, dict) else range(len(one))
-    if len(one) != len(other):
+    if isinstance(one, dict) and one.keys() < other.keys():
+        yield from ((one, at, None, other[at]) for at in other.keys() - one.keys())
+    elif len(one) != len(other):
         raise NotAParameter(f"{one} has not the parts of {other}.")
     for at in places:
         if isinstance(one[at], (dict, list)) and type(one[at]) is type(other[at]):

@@ -57,7 +57,7 @@ class FakeCloudFormation:
     def describe_stacks(self, *, StackName: str) -> Any:
         if self.stack is None:
             raise client_error("DescribeStacks", "ValidationError", f"Stack with id {StackName} does not exist")
-        return {"Stacks": [dict(self.stack)]}
+        return {"Stacks": [{"Tags": self.request.get("Tags", []), **self.stack}]}
 
     def create_change_set(self, **request: Any) -> Any:
         assert request["ClientToken"] == request["ChangeSetName"]

@@ -25,7 +25,7 @@ TEMPLATE = {
     "Parameters": {
         "AssetsBucket": {},
         "AssetsKeyArn": {"Default": ""},
-        "Architecture": {"Default": "arm64"},
+        "Architecture": {"Default": "arm64", "AllowedValues": ["arm64", "x86_64"]},
         "FunctionsKey": {},
         "LogLevel": {"Default": "INFO"},
     },
@@ -50,13 +50,13 @@ class Terminal:
     """A person before an account."""
 
     def __init__(self, account: FakeAccount, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.account, self.cloudformation = account, account.cloudformation
+        self.account, self.cloudformation, self.stack = account, account.cloudformation, STACK
         monkeypatch.setattr(Target, "session", lambda _: account)
 
     def __call__(self, *arguments: str, answer: str | None = None, code: int = 0) -> str:
         """Runs a command. Returns all that it prints."""
         options = [] if answer is not None else ["--yes"]
-        runner, target = CliRunner(), Target(stack=STACK)
+        runner, target = CliRunner(), Target(stack=self.stack, typed=("stack",))
         result = runner.invoke(app, [*arguments, *options], input=answer, obj=target)
         assert result.exit_code == code, (result.output, result.exception)
         return " ".join(result.output.split())
@@ -119,17 +119,32 @@ def test_a_new_stack_gets_a_private_bucket_first_and_an_update_keeps_its_setting
     assert request["Tags"] == [{"Key": "team", "Value": "a"}] and name in request["TemplateURL"]
 
     terminal.cloudformation.changes, terminal.cloudformation.ends = [NEW_CODE], ["UPDATE_COMPLETE"]
-    said = terminal("deploy", "--set", "assets_key_arn=arn:aws:kms:key", "--role-arn", "arn:role")
+    said = terminal("deploy", "--set", "assets_key_arn=arn:aws:kms:key", "--role-arn", "arn:role", "--tag", "of=b")
     assert "changed: Lambda Function (Code): reminders-ingest" in said and "uploaded" not in said
     wanted = {"LogLevel": "DEBUG", "Architecture": "x86_64", "AssetsKeyArn": "arn:aws:kms:key"}
     assert terminal.parameters().items() >= wanted.items()
     assert terminal.cloudformation.request["RoleARN"] == "arn:role"
+    assert {each["Key"] for each in terminal.cloudformation.request["Tags"]} == {"team", "of"}
     rules = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"]
     assert rules[0]["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"] == "arn:aws:kms:key"
 
     terminal.cloudformation.reason = "The submitted information didn't contain changes."
     found = json.loads(terminal("deploy", "--json").partition("nothing is new ")[2])
     assert (found["deployed"], found["changes"], found["outputs"]["Environment"]) == (False, [], "development")
+
+
+def test_names_and_values_that_no_stack_can_have_are_refused(terminal: Terminal) -> None:
+    assert "--set='architecture=sparc': give one of arm64, x86_64" in terminal("deploy", "--architecture=sparc", code=1)
+    assert "name one of architecture, assets_key_arn, log_level; " in terminal("deploy", "--set=Log=x", code=1)
+    terminal.stack = "under_score"
+    assert "--stack='under_score': give letters" in terminal("deploy", code=1)
+    assert not terminal.buckets()
+
+
+def test_the_end_of_the_input_is_no_and_leaves_no_change_set(terminal: Terminal) -> None:
+    terminal.deployed()
+    assert terminal("deploy", answer="").endswith("nothing was changed")
+    assert terminal.cloudformation.calls == ["create_change_set", "delete_change_set"]
 
 
 def test_a_plan_of_an_update_leaves_nothing(terminal: Terminal) -> None:
@@ -274,7 +289,9 @@ def test_after_ctrl_c_cloudformation_goes_on_and_the_same_command_follows(
     terminal.cloudformation.failing = [slow, slow, slow]
     with monkeypatch.context() as patch:
         patch.setattr(deploying, "Stack", partial(deploying.Stack, sleep=interrupted))
-        assert "CloudFormation goes on by itself. To follow: tidewheel deploy" in terminal("deploy", code=130)
+        assert "CloudFormation goes on by itself. To follow: tidewheel --stack reminders deploy" in terminal(
+            "deploy", code=130
+        )
     terminal.cloudformation.reason = "didn't contain changes"
     assert "following this change to its end" in terminal("deploy")
 

@@ -48,9 +48,7 @@ def flat(value: Any, parameters: dict[str, Any]) -> Any:
             return text
         case {"Fn::Join": [_, parts]} if "".join(map(str, parts)).startswith(("s3://", "arn:")):
             return "".join(str(flat(part, parameters)) for part in parts)
-    optional = [
-        name for name, each in value.items() if each == {"Fn::If": [f"Has{templates.BOUNDARY}", *each_of(each)]}
-    ]
+    optional = [name for name, each in value.items() if NO_VALUE in each_of(each)]
     return {name: flat(each, parameters) for name, each in value.items() if name not in {*optional, "Metadata"}}
 
 
@@ -83,7 +81,9 @@ def test_the_settings_of_a_template_are_parameters_with_the_environments_default
     for setting in ("log_level", "deliver_memory_mib", "merge_workers"):
         assert parameters[templates.parameter_of(setting)]["Default"] == getattr(wanted, setting)
     assert parameters["LogRetention"]["Default"] == 30
-    assert "UrgentConcurrency" not in parameters and shipped_for("production", False)["Parameters"]["UrgentConcurrency"]
+    assert parameters["LogLevel"]["AllowedValues"] and parameters["DeliverMemoryMib"]["MaxValue"] == 10_240
+    assert (parameters["UrgentConcurrency"]["Default"], parameters["UrgentConcurrency"]["Type"]) == ("", "String")
+    assert shipped_for("production", False)["Parameters"]["UrgentConcurrency"]["Default"] == 100
 
 
 def test_a_setting_that_changes_more_than_its_value_is_no_parameter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +14,7 @@ from tidewheel.cli.administration import AsJson
 from tidewheel.cli.output import print_json, progress_bar
 from tidewheel.cli.target import target
 from tidewheel.errors import DeployRefused, InvalidValue, needs_extra
+from tidewheel.model.untrusted import visible
 
 if TYPE_CHECKING:
     from tidewheel.deploy.deploying import Deployment
@@ -34,7 +35,9 @@ def deploy(
     architecture: Annotated[str | None, typer.Option(help="The functions': arm64 or x86_64.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag of all resources, as key=value.")] = None,
     role_arn: Role = None,
-    import_existing: Annotated[bool, typer.Option("--import-existing", help="Take over an old stack's rest.")] = False,
+    import_existing: Annotated[
+        bool, typer.Option("--import-existing", help="Take over what a deleted stack left.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Deploy the service to your AWS account, or update it. Shows the changes, and asks."""
@@ -67,7 +70,7 @@ def _role(role_arn: str | None) -> dict[str, str]:
 
 @contextmanager
 def _deployment(ctx: typer.Context, yes: bool, as_json: bool, *, typed: bool = False) -> Iterator[Deployment]:
-    """Yields the stack, with a bar on a terminal. Names missing permissions, and tells how to go on after Ctrl-C.
+    """Yields the stack, with a bar while CloudFormation works. Tells missing permissions, and what Ctrl-C leaves.
 
     Args:
         ctx: Has the global options.
@@ -77,38 +80,49 @@ def _deployment(ctx: typer.Context, yes: bool, as_json: bool, *, typed: bool = F
 
     Raises:
         DeployRefused: AWS refused a call.
+        InvalidValue: CloudFormation takes no such name of a stack.
     """
     with needs_extra(f"tidewheel {ctx.info_name}", "deploy"):
         from botocore.exceptions import ClientError
 
         from tidewheel.deploy.deploying import Deployment, Talk
 
-    given, begun = target(ctx), []
+    given, moves = target(ctx), list[Callable[[float, float], None]]()
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", given.stack):
+        raise InvalidValue(
+            "--stack", given.stack, "give letters, digits and '-', first a letter, as CloudFormation does"
+        )
 
     def ask(question: str) -> bool:
+        bars.close()  # a bar would be drawn over the question
+        moves.clear()
         wanted = given.stack if typed else "y"
         asked = f"{question} Type {wanted}"
-        return yes or typer.prompt(asked, default="", show_default=False, err=True) == wanted
+        with suppress(typer.Abort):  # Ctrl-C, or the end of input: the answer is no
+            return yes or typer.prompt(asked, default="", show_default=False, err=True) == wanted
+        return False
 
-    with progress_bar("resources") as (say, move):
+    with ExitStack() as bars:
 
         def progress(done: float, total: float) -> None:
-            begun.append(done)
-            move(done, total)
+            if not moves:
+                moves.append(bars.enter_context(progress_bar("resources"))[1])
+            moves[0](done, total)
 
         try:
-            talk = Talk((lambda line: typer.echo(line, err=True)) if as_json else say, ask, progress)
+            talk = Talk(lambda line: typer.echo(visible(line), err=as_json), ask, progress)
             yield Deployment(given.stack, given.session(), given.endpoint_url, talk)
         except KeyboardInterrupt:
-            if begun:
-                typer.echo(f"CloudFormation goes on by itself. To follow: tidewheel {ctx.info_name}", err=True)
+            if moves:
+                again = given.command(str(ctx.info_name))
+                typer.echo(f"CloudFormation goes on by itself. To follow: {again}", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except ClientError as error:
             if error.response["Error"]["Code"] not in _DENIED:
                 raise
             match = re.search(r"not authorized to perform: ([\w:]+)", str(error))
             needed = match[1] if match else error.operation_name
-            raise DeployRefused(f"you lack the permission {needed}: tidewheel docs deploy has all. {error}") from None
+            raise DeployRefused(f"you lack the permission {needed}. {error}") from None
 
 
 def _tell(found: dict[str, Any], as_json: bool, done: str) -> None:

@@ -47,6 +47,11 @@ class Target:
         """Whether the service is on this machine, and not a deployed stack."""
         return self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in THIS_MACHINE
 
+    def command(self, name: str) -> str:
+        """Returns a command in words, with the same global options."""
+        options = [f"--{each.replace('_', '-')} {getattr(self, each)}" for each in sorted(self.typed)]
+        return " ".join(["tidewheel", *options, name])
+
     def client(self, session: boto3.Session | None = None) -> Tidewheel:
         """Creates the client. Loads boto3 only here, so that help is fast. Raises InvalidValue as `session`."""
         from tidewheel.client.tidewheel import Tidewheel

@@ -125,7 +125,8 @@ class Deployment:
         if before is not None:
             if not plan:
                 self._assets.prepare(self._region, parameters[ASSETS_KEY])
-            change_set = self._change_set(template, new=False, **{"Tags": before.get("Tags", []), **request})
+            tags = {each["Key"]: each for each in (*before.get("Tags", ()), *request.get("Tags", ()))}
+            change_set = self._change_set(template, new=False, **{**request, "Tags": [*tags.values()]})
             changes = change_set["Changes"] if change_set else []
         for line in lines(changes) or ["nothing is new"]:
             self._say(line)

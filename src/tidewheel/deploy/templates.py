@@ -6,6 +6,7 @@ The parameters of a template are the S3 bucket with the archives, a key for each
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,15 @@ def settings_given(template: Template, settings: Mapping[str, str]) -> dict[str,
     """Returns the parameters of settings.
 
     Raises:
-        InvalidValue: The template has no parameter for a setting.
+        InvalidValue: The template has no parameter for a setting, or the parameter does not take the value.
     """
     known = set(template["Parameters"]) - {BUCKET, *archive_keys(template)}
     for name, value in settings.items():
         if parameter_of(name) not in known:
-            advice = f"name one of {', '.join(sorted(known))}; other settings need the CDK: tidewheel docs constructs"
+            names = ", ".join(sorted(re.sub(r"(?<!^)(?=[A-Z])", "_", each).lower() for each in known))
+            advice = f"name one of {names}; other settings need the CDK: tidewheel docs constructs"
             raise InvalidValue("--set", f"{name}={value}", advice)
+        allowed = [str(each) for each in template["Parameters"][parameter_of(name)].get("AllowedValues", ())]
+        if allowed and value not in allowed:
+            raise InvalidValue("--set", f"{name}={value}", f"give one of {', '.join(allowed)}")
     return {parameter_of(name): value for name, value in settings.items()}
