@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from tests.flows.world import HOUR, MINUTE, START_MS, TOPIC, Crash, World, deaths, once
+from tidewheel import Message
 from tidewheel.errors import ObjectMissing
 from tidewheel.flows.administration.delete_topic import LATE_MS, delete_topic
 from tidewheel.flows.administration.pause import delete_subscription
@@ -19,6 +21,7 @@ from tidewheel.flows.administration.replay import replay
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.work import do_task
 from tidewheel.flows.maintenance.sweep import sweep
+from tidewheel.local import MemoryTidewheel
 from tidewheel.model import marks
 from tidewheel.model.plan import Plan, PlannedSegment, Segment, part_rows_of
 from tidewheel.storage import plans
@@ -150,6 +153,30 @@ def test_a_damaged_delivery_names_the_objects_of_all_its_items_and_is_given_up_w
     assert found.damaged and found.unread_objects == {lost} and len(found.done) == 299
     world.service.deliveries.finish(found, 1 << 40)
     assert not items_with_marks(world)
+
+
+def test_a_delivery_of_1600_parts_names_a_lost_object_and_comes_once_it_is_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidewheel.model.plan._PARTS", 10**9)
+    stack = MemoryTidewheel()
+    client, service = stack.client(), stack.service
+    client.create_topic(TOPIC, inline_rows=1, part_rows=1)
+    client.create_subscription(TOPIC, "billing")
+    due = stack.now() + timedelta(hours=2)
+    sent = client.send_many(TOPIC, [Message(body="hello", deliver_at=due) for _ in range(1_600)])
+    stack.advance(hours=1)
+    [name] = service.objects.names("ledgers/")
+    whole = service.objects.get_range(name, 0, 1 << 30)
+    service.objects.delete([name])
+    stack.advance(hours=6)
+    assert service.deliveries.all(TOPIC)[0].parts == 1_600
+    [found] = client.damaged(TOPIC)
+    assert (found.messages, found.objects, found.damaged) == (1_600, (name,), True)
+    service.objects.put(name, whole)
+    client.restore_damaged(TOPIC, found.id)
+    stack.advance(minutes=20)
+    assert {each.id for each in stack.receive(TOPIC, "billing")} == {each.id for each in sent}
 
 
 def test_a_replay_of_many_parts_comes_once() -> None:

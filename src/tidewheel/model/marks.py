@@ -37,6 +37,11 @@ def item_count(parts: int) -> int:
     return max(1, min(MOST_ITEMS, -(-parts // TOGETHER)))
 
 
+def most_in_an_item(parts: int) -> int:
+    """Returns how many of so many parts have their marks in the first item, which has the most."""
+    return min(parts, TOGETHER * -(-parts // (TOGETHER * MOST_ITEMS)))
+
+
 def hand_outs_together(parts: int) -> int:
     """Returns how many deliveries a transaction can open, each with a cursor, beside the plan and the topic state."""
     return (100 - 2) // (1 + item_count(parts))

@@ -6,24 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.delivery.due_rows import UnreadSegment
+from tidewheel.model import marks
 from tidewheel.model.plan import Piece
 from tidewheel.model.subscription_state import Unread
 
 _MOST_NAMES = 1500
-"""Objects that the notes of all parts of a delivery name. Its item has at most 400 KB."""
+"""Objects that the notes of all parts in an item of a delivery name. An item has at most 400 KB."""
 
 
 def unread_of(pieces: Mapping[int, Piece], of: int, errors: Mapping[Piece, Exception], parts: int) -> Unread:
     """Returns the note of unread pieces, given by their numbers in the part. The part has `of` pieces in all.
 
-    A note that cannot name all objects in its share of the item, one of `parts`, has no rows and holds collections.
+    The delivery has so many `parts`. A note that cannot name all objects in its share of an item has no rows and holds
+    collections.
     """
     rows = sum(
         max(1, each.planned.due_rows * (each.end_row - each.first_row) // each.planned.segment.rows)
         for each in pieces.values()
     )
     names = sorted({each.planned.object_name for each in pieces.values()})
-    named = names[: _MOST_NAMES // parts]
+    named = names[: max(1, _MOST_NAMES // marks.most_in_an_item(parts))]
     numbers = () if len(pieces) == of else tuple(sorted(pieces))
     lost = any(is_of_object(errors[each]) for each in pieces.values())
     return Unread(numbers, tuple(named), rows if named == names else 0, lost)
