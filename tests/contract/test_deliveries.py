@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.builders import Store, a_delivery, a_state
 from tidewheel.model.subscription_state import Delivery, DeliveryKey, Tally, Unread
+from tidewheel.storage import table_keys
 from tidewheel.storage.deliveries import HandOut, Replay
 
 
@@ -21,6 +22,10 @@ def a_replay(plan: int = 100, replay_id: str = "r1", **fields: Any) -> Delivery:
     bounds = {"first_ms": 7, "end_ms": 9, "filter_policy": '{"kind":["a"]}', "done": frozenset({1}), "start": 0}
     delivery = a_delivery(plan=plan, **(bounds | fields))
     return replace(delivery, key=replace(delivery.key, replay=replay_id))
+
+
+def failing(*_: Any) -> Any:
+    raise TimeoutError
 
 
 @pytest.mark.parametrize("seen", [{"cursor": 99}, {"generation": "s0"}, {"name": "unknown"}])
@@ -61,6 +66,14 @@ def test_a_released_part_may_be_leased_at_once(store: Store) -> None:
     store.deliveries.release_part(delivery.key, 1)
     assert store.deliveries.read(delivery.key) == replace(delivery, leases=((2, 700),))
     assert store.deliveries.lease_part(delivery.key, 1, 701, 400) is not None
+
+
+def test_a_part_whose_filter_policy_cannot_be_read_is_not_leased(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    delivery = store.delivered(parts=600, filter_policy='{"kind":["a"]}')
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+        patch.setattr(type(store.deliveries), "read_marks", failing)
+        store.deliveries.lease_part(delivery.key, 300, 700, 400)
+    assert store.deliveries.lease_part(delivery.key, 300, 701, 400) is not None
 
 
 UNREAD = Unread((2, 5), ("ledgers/a", "ledgers/b"), 12, lost=True)
@@ -168,6 +181,16 @@ def test_many_deliveries_are_deleted(store: Store) -> None:
         keys.append(delivery.key)
     store.deliveries.delete(iter(keys[:-1]))
     assert [delivery.key for delivery in store.deliveries.all("orders")] == keys[-1:]
+
+
+@pytest.mark.parametrize("parts", [{"S": "many"}, {"N": "1.5"}])
+def test_a_delivery_whose_number_of_parts_is_not_readable_is_deleted_whole(store: Store, parts: Any) -> None:
+    delivery = store.delivered(parts=600)
+    table: Any = store.deliveries._table
+    item = table.get(table_keys.delivery_key(delivery.key))
+    table._client.put_item(TableName=table._name, Item=item | {"parts": parts})
+    store.deliveries.delete([delivery.key])
+    assert store.deliveries.read_marks(delivery.key, 0) is store.deliveries.read_marks(delivery.key, 599) is None
 
 
 def test_a_delivery_gets_its_next_check_once_by_those_who_saw_the_same(store: Store) -> None:

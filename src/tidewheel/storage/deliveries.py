@@ -20,7 +20,7 @@ from tidewheel.model.subscription_state import (
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage import items, table_keys
 from tidewheel.storage.table import StoredItems
-from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, as_seen, number
+from tidewheel.storage.writes import Change, Check, Delete, Item, Put, Value, Write, as_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,9 @@ class Deliveries(StoredItems):
         `lease[part] = now IF the delivery exists, the part is not done and its lease is absent or older than
         expired_before_ms`.
 
+        A further item lacks the filter policy, so the first item is read afterwards. If the read fails, the part is
+        released. If the process dies before, the lease expires.
+
         If the response is lost and boto3 sends the request again, the second try finds the lease of the first and
         returns None. The part then waits until the lease expires, as after a crash.
         """
@@ -138,7 +141,11 @@ class Deliveries(StoredItems):
         )
         leased = self._table.change_and_read(change, items.decode_delivery, action="lease_part", topic=key.topic)
         if leased is not None and leased.filter_policy == marks.IN_THE_FIRST:
-            first = self.read_marks(key, 0)
+            try:
+                first = self.read_marks(key, 0)
+            except Exception:
+                self.release_part(key, part)
+                raise
             return None if first is None else replace(leased, filter_policy=first.filter_policy)
         return leased
 
@@ -266,7 +273,8 @@ class Deliveries(StoredItems):
         for key in keys:
             item = self._table.get(table_keys.delivery_key(key))
             if item is not None:
-                self._remove(key, number(item["parts"]) if "parts" in item else None)
+                parts = item.get("parts", {}).get("N", "")
+                self._remove(key, int(parts) if parts.isdecimal() else None)
 
     def _remove(self, key: DeliveryKey, parts: int | None) -> None:
         """Deletes a delivery of so many parts. None: nobody knows how many.
