@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,9 @@ from typer.testing import CliRunner
 from tests.iam.stack import EnforcedTidewheel
 from tidewheel.cli.main import app
 from tidewheel.client.tidewheel import Tidewheel
+from tidewheel.clock import ManualClock
 from tidewheel.local import LocalTidewheel
+from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.prove import proof
 from tidewheel.prove.model import starts, units_by_cloudwatch
 from tidewheel.prove.trial import Trial
@@ -59,7 +62,10 @@ def test_a_stack_with_the_rights_of_its_roles_holds_all_bounds_and_leaves_nothin
     assert json.loads(json.dumps(result)) == result
     lines = list(proof.page(result))
     assert f"{'where':40}local" in lines and f"{'lost':40}0 (at most 0)" in lines
-    assert f"{'starts':40}not available" in lines
+    assert (
+        f"{'starts':40}not available" in lines and lines[0] == "passed" and result["units_are"] in ("dearer", "cheaper")
+    )
+    assert any(line.startswith("healed ") and line.endswith(" s (at most 360 s)") for line in lines)
 
 
 @pytest.mark.parametrize(("told_late_ms", "broken"), [(10_000, "early"), (-10_000, "late_p99_s")])
@@ -83,6 +89,29 @@ def test_bounds_break_if_messages_vanish_or_come_twice_early_or_late_and_no_sche
     with LocalTidewheel() as stack:
         result = prove(stack, counts=2, messages=200)
     assert {"lost", "copies_share", broken, "healed_s", "units_off", "left"} == set(result["broken"])
+    assert result["not_read"] == ["healed_s: no schedule could be deleted"] and result["units_are"] == "dearer"
+    assert next(proof.page(result)).startswith("failed: lost, ")
+
+
+def test_units_are_not_judged_while_a_topic_is_being_deleted() -> None:
+    with LocalTidewheel() as stack:
+        client = stack.client()
+        client.create_topic("earlier")
+        client.delete_topic("earlier")
+        result = prove(stack, counts=2, messages=200)
+    assert result["units_off"] == proof.NOT_AVAILABLE and "being deleted" in result["not_read"][0]
+
+
+def test_eight_threads_receive_at_once_in_real_time() -> None:
+    all_wait = Barrier(8)
+
+    def receive(*_: Any, **__: Any) -> list[Any]:
+        return [SimpleNamespace(id=f"m{all_wait.wait(60)}")]
+
+    tw: Any = SimpleNamespace(receive=receive, delete=lambda *_: None)
+    trial = Trial(tw=tw, clock=CheckedClock(ManualClock(1_000)), sleep=lambda _: None, say=lambda _: None)
+    trial.due_ms = {f"m{number}": 400 for number in range(8)}
+    assert trial._take(trial.load, 1) and trial._all_came() and trial.late_ms == [600] * 8
 
 
 @pytest.mark.parametrize("interrupted", ["rest", "first"])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BOUNDS = {"lost": 0, "early": 0, "copies_share": 0.001, "late_p99_s": 3, "healed_s": 360, "units_off": 0.15, "left": 0}
 """Result -> the most that holds. What never came breaks its bound. What is not available breaks none."""
 NOT_AVAILABLE = "not available"
+_MOST_LISTED = 1_000
 _COUNTED_S = 90
 """How long CloudWatch needs for the units and the logs of the last minute."""
 
@@ -57,8 +58,8 @@ def prove(
     session.events.register("before-call", lambda model, **_: asked.update([name(model)]))
     tw = Tidewheel(stack, session=session, endpoint_url=endpoint_url)
     trial, on_aws = Trial(tw=tw, clock=clock, sleep=sleep, say=say, **options), where == "aws"
-    lambdas, left, alone = dict[str, Any](), list[str](), not tw.topics()
-    not_read = [] if alone else ["units_off: other topics of the stack are counted, too"]
+    lambdas, left, alone = dict[str, Any](), list[str](), _is_alone(tw)
+    not_read = [] if alone else ["units_off: other topics of the stack, also those being deleted, are counted, too"]
     try:
         trial.first()
         sleep(60 - trial.now_ms() / 1000 % 60 if on_aws else 0)  # CloudWatch counts by minutes
@@ -69,6 +70,8 @@ def prove(
         model = units_by_model(trial)
     finally:
         left = trial.clean()
+    if not trial.lost_slot:
+        not_read.append("healed_s: no schedule could be deleted")
     if on_aws:
         say("waiting for CloudWatch")
         sleep(max(0, _COUNTED_S - (trial.now_ms() - trial.ended_ms) / 1000))
@@ -82,8 +85,15 @@ def prove(
     result = {"where": where, "stack": stack, "version": version("tidewheel"), **_result(trial)}
     result |= {"units": dict(counted) or NOT_AVAILABLE, "units_by_model": {each: round(n) for each, n in model.items()}}
     result |= {"units_off": abs(paid / expected - 1) if expected and alone else NOT_AVAILABLE}
+    result |= {"units_are": "dearer" if paid > expected else "cheaper"}
     result |= {"starts": lambdas or NOT_AVAILABLE, "not_read": not_read, "left": left}
     return result | {"broken": [each for each in BOUNDS if _breaks(each, result[each])]}
+
+
+def _is_alone(tw: Tidewheel) -> bool:
+    """Returns whether the stack has no topics, also none of those first listed that the sweep is still deleting."""
+    storage = tw.core.connection.storage
+    return not tw.topics() and not any(map(storage.deletions.read, storage.topic_list.read()[:_MOST_LISTED]))
 
 
 def _result(trial: Trial) -> dict[str, Any]:
@@ -110,12 +120,15 @@ def _breaks(name: str, value: Any) -> bool:
 
 
 def page(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of a page of text."""
+    """Yields the lines of a page of text. The first tells whether all bounds hold."""
+    yield f"failed: {', '.join(result['broken'])}" if result["broken"] else "passed"
     for name, value in result.items():
-        bound = f" (at most {BOUNDS[name]:g})" if name in BOUNDS else ""
+        title, unit = name.removesuffix("_s").replace("_", " "), " s" if name.endswith("_s") else ""
+        bound = f" (at most {BOUNDS[name]:g}{unit})" if name in BOUNDS else ""
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for number, (part, each) in enumerate(parts):
-            yield f"{'' if number else name.replace('_', ' '):18}{part:22}{_shown(each)}{bound}".rstrip()
+            shown = _shown(each) + unit * isinstance(each, int | float)
+            yield f"{'' if number else title:18}{part:22}{shown}{bound}".rstrip()
 
 
 def _shown(value: Any) -> str:
@@ -123,4 +136,4 @@ def _shown(value: Any) -> str:
         return ", ".join(f"{key.replace('_', ' ')} {_shown(each)}" for key, each in value.items())
     if isinstance(value, list):
         return ", ".join(value) or "nothing"
-    return f"{value:,.4g}" if isinstance(value, float) else "never" if value is None else str(value)
+    return f"{value:,.4g}" if isinstance(value, float) else "none" if value is None else str(value)
