@@ -73,6 +73,7 @@ LEFT_OUT = {
     "tidewheel/cdk/*": "the constructs",
     "tidewheel/cli/*": "the command line",
     "tidewheel/cost/*": "the calculation of bills",
+    "tidewheel/prove/*": "the trial of a stack",
     "tidewheel/deploy/*": "the deployment",
     "tidewheel/local/*": "the local runtime",
     "tidewheel/memory/*": "the clients in memory, for tests",

@@ -221,7 +221,7 @@ def _hand_out_the_rest(ports: Ports, topic: str, planned: int, done: Dispatched)
     """
     takers = [each for each in ports.subscriptions.all(topic) if each.takes_plans]
     alone = len(takers) == 1
-    behind = sorted((each for each in takers if each.cursor < planned), key=lambda each: -each.cursor)
+    behind = sorted((each for each in takers if alone or each.cursor < planned), key=lambda each: -each.cursor)
     results: list[Dispatched] = []
 
     def step(taker: SubscriptionState) -> None:
