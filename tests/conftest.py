@@ -158,9 +158,9 @@ class Orders:
 
     def queue_url(self, logical_id: str) -> str:
         """Returns the URL of the stack's queue with this logical id plus a hash."""
-        resources = self.stack.session.client("cloudformation").describe_stack_resources(
-            StackName=self.stack.stack_name
-        )["StackResources"]
+        resources = self.stack.session.client("cloudformation").list_stack_resources(StackName=self.stack.stack_name)[
+            "StackResourceSummaries"
+        ]
         [url] = [
             each["PhysicalResourceId"]
             for each in resources

@@ -155,24 +155,26 @@ def test_a_damaged_delivery_names_the_objects_of_all_its_items_and_is_given_up_w
     assert not items_with_marks(world)
 
 
-def test_a_delivery_of_1600_parts_names_a_lost_object_and_comes_once_it_is_restored(
+def test_a_delivery_of_more_parts_than_names_names_a_lost_object_and_comes_once_it_is_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidewheel.model.plan._PARTS", 10**9)
+    monkeypatch.setattr("tidewheel.model.marks.TOGETHER", 8)
+    monkeypatch.setattr("tidewheel.flows.delivery.unread._MOST_NAMES", 16)
     stack = MemoryTidewheel()
     client, service = stack.client(), stack.service
     client.create_topic(TOPIC, inline_rows=1, part_rows=1)
     client.create_subscription(TOPIC, "billing")
     due = stack.now() + timedelta(hours=2)
-    sent = client.send_many(TOPIC, [Message(body="hello", deliver_at=due) for _ in range(1_600)])
+    sent = client.send_many(TOPIC, [Message(body="hello", deliver_at=due) for _ in range(40)])
     stack.advance(hours=1)
     [name] = service.objects.names("ledgers/")
     whole = service.objects.get_range(name, 0, 1 << 30)
     service.objects.delete([name])
     stack.advance(hours=6)
-    assert service.deliveries.all(TOPIC)[0].parts == 1_600
+    assert service.deliveries.all(TOPIC)[0].parts == 40
     [found] = client.damaged(TOPIC)
-    assert (found.messages, found.objects, found.damaged) == (1_600, (name,), True)
+    assert (found.messages, found.objects, found.damaged) == (40, (name,), True)
     service.objects.put(name, whole)
     client.restore_damaged(TOPIC, found.id)
     stack.advance(minutes=20)

@@ -25,7 +25,7 @@ def unread_of(pieces: Mapping[int, Piece], of: int, errors: Mapping[Piece, Excep
         for each in pieces.values()
     )
     names = sorted({each.planned.object_name for each in pieces.values()})
-    named = names[: max(1, _MOST_NAMES // marks.most_in_an_item(parts))]
+    named = names[: _MOST_NAMES // marks.most_in_an_item(parts)]
     numbers = () if len(pieces) == of else tuple(sorted(pieces))
     lost = any(is_of_object(errors[each]) for each in pieces.values())
     return Unread(numbers, tuple(named), rows if named == names else 0, lost)
