@@ -25,7 +25,7 @@ PATH = Path(__file__).resolve().parent.parent / "src" / "tidewheel" / "local" / 
 PLACEHOLDER_CODE = {"S3Bucket": "assets", "S3Key": "functions.zip"}
 """Stands for the bundle of every function. The local runtime calls the handlers themselves."""
 
-ASSET = re.compile(r"/[0-9a-f]{64}\.(py|zip|gluewheels\.zip)")
+ASSET = re.compile(r"\b[0-9a-f]{64}\.(py|zip|gluewheels\.zip)")
 """The name of a job's script, package or wheels, which is a hash of its content."""
 
 Template = dict[str, Any]
@@ -44,7 +44,7 @@ def normalized(template: Template) -> Template:
     """Returns the template without parts that change while the stack stays the same."""
     resources = {
         name: {key: value for key, value in resource.items() if key != "Metadata"}
-        for name, resource in json.loads(ASSET.sub(r"/asset.\1", json.dumps(template["Resources"]))).items()
+        for name, resource in json.loads(ASSET.sub(r"asset.\1", json.dumps(template["Resources"]))).items()
         if resource["Type"] != "AWS::CDK::Metadata"
     }
     for resource in resources.values():
