@@ -108,7 +108,7 @@ class Compaction(Construct):
         storage.grant_items(rebuild, LISTED, "dynamodb:PutItem")
         storage.grant_items(rebuild, NOTES, "dynamodb:PutItem")  # the note that a topic is away
         storage.grant_items(rebuild, KEYS, "dynamodb:PutItem", "dynamodb:Query")
-        # What is left of a damaged ledger is written anew.
+        # The rest of a damaged ledger is written anew.
         storage.grant_objects(rebuild, *WRITING, prefixes=(LEDGERS,))
         storage.grant_objects(rebuild, "s3:GetObject", "s3:DeleteObject", prefixes=(CHECKPOINTS, PLANS))
         storage.grant_objects(rebuild, "s3:PutObject", prefixes=(CHECKPOINTS, ASIDE))

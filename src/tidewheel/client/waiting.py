@@ -271,7 +271,7 @@ def _ended(places: set[Place]) -> MessageState | None:
 
 
 def _explanation(of: MessageStatus, now_ms: int, kept_days: float) -> str:
-    """Returns what a status means, and what comes next."""
+    """Returns the meaning of a status, and the next step."""
     has_come = of.deliver_at < utc(now_ms - _WAY_MS)  # long enough ago to be in no ingest queue
     stops = " It can be cancelled until a consumer has it." if of.can_be_stopped else ""
     match of.state:

@@ -39,7 +39,7 @@ _MISSING = ("404", "NoSuchBucket", "NoSuchKey")
 
 
 def archive(parameter: str, architecture: str) -> tuple[str, Callable[[Path], object]]:
-    """Returns the key of an archive, with a hash of its content, and what writes the archive to an empty folder."""
+    """Returns the key of an archive, with a hash of its content, and how to write the archive to an empty folder."""
     if parameter == "FunctionsKey":
         machine = MACHINES[architecture]
         return f"functions-{functions_hash(machine)}.zip", partial(write_bundle, machine=machine)

@@ -234,7 +234,7 @@ class Deployment:
             return self._stack.prepare(TemplateURL=url, Capabilities=["CAPABILITY_IAM"], **request)
 
     def _announce(self, environment: str) -> None:
-        """Tells the place, and what makes the service slow there, with what to do."""
+        """Tells the place, and what makes the service slow there, with advice."""
         self._say(f"{self.place}, environment {environment}")
         limit = self._client("lambda").get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
         if limit < LEAST_CONCURRENCY:

@@ -80,7 +80,7 @@ def lines(changes: Sequence[Change]) -> list[str]:
 
 
 def with_advice(reason: str) -> str:
-    """Returns AWS's reason, with what to do if that is known."""
+    """Returns AWS's reason, with advice if there is any."""
     for pattern, advice in ADVICE.items():
         if (match := re.search(pattern, reason)) is not None:
             return f"{reason.rstrip('. ')}; {advice.format(*match.groups())}"

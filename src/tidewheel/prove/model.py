@@ -75,7 +75,7 @@ def starts(connection: Connection, trial: Trial) -> dict[str, dict[str, float]]:
 
 
 def units_by_cloudwatch(connection: Connection, trial: Trial) -> dict[str, float]:
-    """Returns the units that CloudWatch counted of the stack during a trial. What has no values is left out."""
+    """Returns the units that CloudWatch counted of the stack during a trial. Units without values are left out."""
     settings = connection.settings
     table, group = f'TableName="{settings.table}"', f'ScheduleGroup="{settings.schedule_group}"'
     functions = " OR ".join(f'FunctionName="{connection.stack}-{name}"' for name in FUNCTIONS)

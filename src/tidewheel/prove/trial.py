@@ -165,7 +165,7 @@ class Trial:
         return [(now_ms, each.id) for each in messages]
 
     def clean(self) -> list[str]:
-        """Deletes the topics and their queues, and returns what is left. The sweep deletes the data of both topics.
+        """Deletes the topics and their queues, and returns the rest. The sweep deletes the data of both topics.
 
         SQS lists a deleted queue for up to a minute.
         """

@@ -89,7 +89,7 @@ def _batches(**given: Any) -> list[pa.RecordBatch]:
 
 
 def _write(work: Work, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Writes rows as ledgers, for `mapInArrow`. Yields what was written."""
+    """Writes rows as ledgers, for `mapInArrow`. Yields the results."""
     stage = Stage(work)
     for batch in batches:
         stage.add(pa.table(batch).select(COLUMNS.names), batch.column("weight").to_numpy())

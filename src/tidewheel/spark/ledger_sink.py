@@ -137,7 +137,7 @@ class LedgerSink(_Sink, DataSourceArrowWriter):
         self._import.commit(_job(self._options), _staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Deletes what the tasks wrote, unless the first ledger may be live."""
+        """Deletes the ledgers of the tasks, unless the first ledger may be live."""
         self._import.give_up(_staged(messages))
 
 

@@ -144,7 +144,7 @@ def _delivery(to: SubscriptionState, plan: Plan, first_ms: int, end_ms: int, now
         done=untouched,
         # Requested messages are delivered, even if due before the subscription began.
         start=0,
-        # The sweep enqueues what the caller cannot.
+        # The sweep enqueues parts that the caller cannot.
         next_check_ms=now_ms,
         first_ms=first_ms,
         end_ms=end_ms,

@@ -486,7 +486,7 @@ def _of_newer(found: KeyEntry, mine: KeyEntry) -> _Verdict:
     """Returns what becomes of a message if a newer one waits. It lives only if due before the newer was sent."""
     if mine.deliver_at_ms <= found.sent_ms:
         return _Verdict(mine.id)
-    # What `mine` replaces must not come either, even if the newer message is cancelled.
+    # The message that `mine` replaces must not come either, even if the newer message is cancelled.
     return _DIES if mine.floor <= found.floor else _Verdict(None, _Following(replace(found, floor=mine.floor)))
 
 

@@ -26,7 +26,7 @@ _ATTEMPTS = 3
 _MOST_FAILED = 2
 """Batches in a row that take nothing, after which the queue gets no more of this call."""
 _PARKING_S = 4 * TRY_S
-"""Kept to park what no queue takes."""
+"""Kept to park messages that no queue takes."""
 _QUEUE_MS = 20_000
 """How long one call sends to one queue: a third of a delivering function's time."""
 _REFERENCE = '"ref":'

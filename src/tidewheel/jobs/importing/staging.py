@@ -52,7 +52,7 @@ class Staged:
 
     @classmethod
     def of(cls, found: Iterable[Staged]) -> Staged:
-        """Returns what all tasks have written together."""
+        """Returns the results of all tasks together."""
         whole = cls()
         for each in found:
             whole.ledgers += each.ledgers

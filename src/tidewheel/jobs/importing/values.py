@@ -104,7 +104,7 @@ def json_of(column: pa.Array, row: int, form: Callable[[pa.Array], str]) -> str:
 
 
 def body_json(one: pa.Array) -> str:
-    """Returns a body as JSON: what is JSON as it is, bytes as base64."""
+    """Returns a body as JSON: JSON as it is, bytes as base64."""
     payload, encoding = payloads(one)[0].as_py(), encoding_of(one.type)
     if encoding is Encoding.JSON:
         return str(payload, "utf-8")

@@ -31,7 +31,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class FileProblem(Exception):
-    """A file of the input cannot be imported. The text says why and what to do."""
+    """A file of the input cannot be imported. The text gives the reason and advice."""
 
 
 def present(options: ImportOptions, elsewhere: Collection[str], hint: str, names: Collection[str]) -> Columns:
