@@ -84,8 +84,9 @@ def prove(
     paid, expected = (sum(dollars(each, of[each]) for each in counted if each in model) for of in (counted, model))
     result = {"where": where, "stack": stack, "version": version("tidewheel"), **_result(trial)}
     result |= {"units": dict(counted) or NOT_AVAILABLE, "units_by_model": {each: round(n) for each, n in model.items()}}
-    result |= {"units_off": abs(paid / expected - 1) if expected and alone else NOT_AVAILABLE}
-    result |= {"units_are": "dearer" if paid > expected else "cheaper"}
+    judged = bool(expected) and alone
+    result |= {"units_off": abs(paid / expected - 1) if judged else NOT_AVAILABLE}
+    result |= {"units_are": ("dearer" if paid > expected else "cheaper") if judged else NOT_AVAILABLE}
     result |= {"starts": lambdas or NOT_AVAILABLE, "not_read": not_read, "left": left}
     return result | {"broken": [each for each in BOUNDS if _breaks(each, result[each])]}
 
