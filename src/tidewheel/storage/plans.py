@@ -182,7 +182,8 @@ class Plans:
             own = {name: getattr(found, name) for name in ("topic", "first_slot", "end_slot", "occurrences", "edition")}
             return Plan(segments=(), **own)
         name = (found.topic, found.first_slot, found.end_slot, found.edition, found.object_name, manifest)
-        plan = self._decoded.pop(name, None)
+        with self._lock:
+            plan = self._decoded.pop(name, None)
         if plan is None:
             plan = self._decode(found)
         with self._lock:
