@@ -56,7 +56,7 @@ class Terminal:
     def __call__(self, *arguments: str, answer: str | None = None, code: int = 0) -> str:
         """Runs a command. Returns all that it prints."""
         options = [] if answer is not None else ["--yes"]
-        runner, target = CliRunner(), Target(stack=self.stack, typed=("stack",))
+        runner, target = CliRunner(), Target(stack=self.stack, region="eu-central-1", typed=("stack",))
         result = runner.invoke(app, [*arguments, *options], input=answer, obj=target)
         assert result.exit_code == code, (result.output, result.exception)
         return " ".join(result.output.split())
@@ -289,8 +289,9 @@ def test_after_ctrl_c_cloudformation_goes_on_and_the_same_command_follows(
     terminal.cloudformation.failing = [slow, slow, slow]
     with monkeypatch.context() as patch:
         patch.setattr(deploying, "Stack", partial(deploying.Stack, sleep=interrupted))
-        assert "CloudFormation goes on by itself. To follow: tidewheel --stack reminders deploy" in terminal(
-            "deploy", code=130
+        assert (
+            "CloudFormation goes on by itself. To follow: tidewheel --stack reminders --region eu-central-1 deploy"
+            in terminal("deploy", code=130)
         )
     terminal.cloudformation.reason = "didn't contain changes"
     assert "following this change to its end" in terminal("deploy")

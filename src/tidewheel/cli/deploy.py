@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli import INTERRUPTED
-from tidewheel.cli.administration import AsJson
+from tidewheel.cli.administration import AsJson, Yes, pairs
 from tidewheel.cli.output import print_json, progress_bar
 from tidewheel.cli.target import target
 from tidewheel.errors import DeployRefused, InvalidValue, needs_extra
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Role = Annotated[str | None, typer.Option(help="ARN of the role with which CloudFormation works.")]
 
 
@@ -61,7 +60,7 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     for text in texts or ():
         if not re.match(r"\w[^=]*=.", text):
             raise InvalidValue(option, text, "give NAME=VALUE")
-    return dict(text.split("=", 1) for text in texts or ())
+    return dict(pairs(option, texts))
 
 
 def _role(role_arn: str | None) -> dict[str, str]:

@@ -48,8 +48,10 @@ class Target:
         return self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname in THIS_MACHINE
 
     def command(self, name: str) -> str:
-        """Returns a command in words, with the same global options."""
-        options = [f"--{each.replace('_', '-')} {getattr(self, each)}" for each in sorted(self.typed)]
+        """Returns a command in words, with the global options of the command line."""
+        names = ("stack", "endpoint_url", "region", "profile")
+        given = [(each, getattr(self, each)) for each in names if each in self.typed or each in ("region", "profile")]
+        options = [f"--{each.replace('_', '-')} {value}" for each, value in given if value is not None]
         return " ".join(["tidewheel", *options, name])
 
     def client(self, session: boto3.Session | None = None) -> Tidewheel:
