@@ -20,6 +20,7 @@ from aws_cdk.aws_logs import RetentionDays
 
 from infra.environments import environment_named
 from infra.local_template import Template, synthesize
+from tidewheel.bundling.pinned_packages import MACHINES
 from tidewheel.cdk.environment import Environment
 from tidewheel.deploy.templates import (
     ARCHITECTURE,
@@ -114,13 +115,14 @@ def shipped(environment: Environment) -> Template:
         default = "" if was is None else was
         parameters[name] = {"Type": kind, "Default": default, "Description": f"The setting {setting}."}
         parameters[name] |= _allowed(setting, kind)
-        parent[at] = {"Ref": name}
         if was is None:
             left_out.append(name)
             parent[at] = {"Fn::If": [f"Has{name}", {inner: {"Ref": name}}, NO_VALUE]}
+        else:
+            parent[at] = {"Ref": name}
     for name, description in OPTIONS.items():
         parameters[name] = {"Type": "String", "Default": "", "Description": description}
-    allowed = {"Default": "arm64", "AllowedValues": ["arm64", "x86_64"]}
+    allowed = {"Default": "arm64", "AllowedValues": [*MACHINES]}
     parameters[ARCHITECTURE] = {"Type": "String", "Description": "The architecture of the functions.", **allowed}
     _add_options(template["Resources"])
     conditions = {f"Has{name}": {"Fn::Not": [{"Fn::Equals": [{"Ref": name}, ""]}]} for name in left_out}

@@ -196,7 +196,7 @@ def test_a_part_takes_at_most_four_write_units(parts: int) -> None:
     """A hundred workers have a part each at any time. Most parts are done, so the items are large."""
     world, _ = handed_out(2)
     [found] = world.service.deliveries.all(TOPIC)
-    order = marks.in_turn(range(parts))
+    order = marks.across_items(range(parts))
     left = order[-1_000:]
     key = replace(found.key, replay="f" * 16)
     of_many = replace(found, key=key, parts=parts, done=frozenset(order).difference(left))

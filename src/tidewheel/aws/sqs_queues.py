@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from tidewheel import deadline
 from tidewheel.errors import QueueUnavailable
 from tidewheel.flows.ports.queues import QueueMessage, Refusal
-from tidewheel.model.marks import in_turn
+from tidewheel.model.marks import across_items
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, pack_body
 from tidewheel.model.park import ParkKey
@@ -154,7 +154,7 @@ class SqsQueues:
         Raises:
             QueueUnavailable: some parts were not taken after all tries.
         """
-        self._enqueue([PartTask(key=key, part=part) for part in in_turn(parts)])
+        self._enqueue([PartTask(key=key, part=part) for part in across_items(parts)])
 
     def enqueue_parks(self, keys: Sequence[ParkKey], *, delay_s: int = 0) -> None:
         """Sends parks to the work queue to be drained, as `enqueue_parts` does."""

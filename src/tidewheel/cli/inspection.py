@@ -124,10 +124,11 @@ def stats(
     service = client(ctx)
 
     def looks() -> Iterator[Looked]:
-        yield _all_topics(service) if topic is None else service.stats(topic)
-        while watch:
-            time.sleep(WATCH_S)
+        while True:
             yield _all_topics(service) if topic is None else service.stats(topic)
+            if not watch:
+                return
+            time.sleep(WATCH_S)
 
     if watch and not as_json and sys.stdout.isatty():
         _redraw(looks(), by)

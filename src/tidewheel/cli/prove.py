@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,11 @@ def prove(
     from tidewheel.prove import proof
 
     its = target(ctx)
+
+    def units() -> Mapping[str, float]:
+        service = None if its.dev is None else dev_service.service_for(its.endpoint_url)
+        return {} if service is None else service.units
+
     where = "local" if its.dev is not None else "aws" if its.endpoint_url is None else "emulator"
     confirm(yes, f"Send 2,000 messages through stack {its.stack} ({where}), on two topics that are deleted afterwards?")
     result = proof.prove(
@@ -37,7 +43,7 @@ def prove(
         its.stack,
         its.endpoint_url,
         where=where,
-        units=lambda: getattr(its.dev and dev_service.service_for(its.endpoint_url), "units", {}),
+        units=units,
         say=lambda line: typer.echo(line, err=True),
     )
     output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

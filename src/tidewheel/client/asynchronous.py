@@ -14,9 +14,7 @@ from tidewheel.client.finding import MatchedMessage, Selected
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import Clock
 from tidewheel.errors import Closed
-from tidewheel.model.settings import (
-    ServiceSettings,
-)
+from tidewheel.model.settings import ServiceSettings
 from tidewheel.model.untrusted import check_whole
 from tidewheel.storage.storage import Storage
 

@@ -47,7 +47,7 @@ def hand_outs_together(parts: int) -> int:
     return (100 - 2) // (1 + item_count(parts))
 
 
-def in_turn(parts: Iterable[int]) -> list[int]:
+def across_items(parts: Iterable[int]) -> list[int]:
     """Orders parts so that the items with their marks take turns."""
     return sorted(parts, key=lambda part: part % TOGETHER)
 

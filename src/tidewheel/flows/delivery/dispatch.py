@@ -46,7 +46,7 @@ _FEW_STEPS = 2
 """Plans that a dispatch hands out to each of several subscriptions. One that lags further is left to a task."""
 _MOST_STEPS = 1000
 """Plans that one call hands out to a subscription at most. A long-paused subscription may have many to receive."""
-_ONE_STEP_SUBSCRIPTIONS = 49
+_ONE_STEP_SUBSCRIPTIONS = hand_outs_together(0)
 """Subscriptions that get a plan with its commit. Fewer, if their deliveries have many items."""
 
 
