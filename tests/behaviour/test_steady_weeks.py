@@ -107,11 +107,11 @@ class Weeks:
             self.samples.setdefault(name, []).append(counts.get(name, 0))
 
     def growth(self) -> dict[str, float]:
-        """Returns last quarter's means divided by second quarter's, of all figures with growth above SLACK.
+        """Returns last quarter's means divided by third quarter's, of all figures with growth above SLACK.
 
         `blocks` is the number of blocks of memory that Python kept more for each message sent meanwhile.
         """
-        quarters = {name: (_quarter(values, 1), _quarter(values, 3)) for name, values in self.samples.items()}
+        quarters = {name: (_quarter(values, 2), _quarter(values, 3)) for name, values in self.samples.items()}
         messages, blocks = (later - earlier for earlier, later in (quarters.pop("sent"), quarters.pop("blocks")))
         grown = {name: b / max(a, 1) for name, (a, b) in quarters.items() if b - a > SLACK}
         return grown | {"blocks": blocks / messages}
