@@ -100,7 +100,7 @@ def test_a_plan_of_a_new_stack_and_a_refusal_leave_nothing(terminal: Terminal) -
     said = terminal("deploy", "--plan")
     assert f"stack reminders, account {ACCOUNT}, Region eu-central-1, environment development" in said
     assert "new: 2 Lambda Function, 1 DynamoDB Table, 1 S3 Bucket" in said
-    assert terminal("deploy", answer="n\n").endswith("nothing was changed")
+    assert terminal("deploy", answer="n\n", code=1).endswith("nothing was changed")
     assert (terminal.buckets(), terminal.cloudformation.calls) == ({}, [])
 
 
@@ -128,6 +128,9 @@ def test_a_new_stack_gets_a_private_bucket_first_and_an_update_keeps_its_setting
     rules = s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]["Rules"]
     assert rules[0]["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"] == "arn:aws:kms:key"
 
+    terminal("deploy", "--plan", "--set", "architecture=")
+    assert terminal.parameters().items() >= {"LogLevel": "DEBUG", "Architecture": "arm64"}.items()
+
     terminal.cloudformation.reason = "The submitted information didn't contain changes."
     found = json.loads(terminal("deploy", "--json").partition("nothing is new ")[2])
     assert (found["deployed"], found["changes"], found["outputs"]["Environment"]) == (False, [], "development")
@@ -143,7 +146,7 @@ def test_names_and_values_that_no_stack_can_have_are_refused(terminal: Terminal)
 
 def test_the_end_of_the_input_is_no_and_leaves_no_change_set(terminal: Terminal) -> None:
     terminal.deployed()
-    assert terminal("deploy", answer="").endswith("nothing was changed")
+    assert terminal("deploy", answer="", code=1).endswith("nothing was changed")
     assert terminal.cloudformation.calls == ["create_change_set", "delete_change_set"]
 
 
@@ -156,8 +159,12 @@ def test_a_plan_of_an_update_leaves_nothing(terminal: Terminal) -> None:
     assert terminal.cloudformation.calls == ["create_change_set", "delete_change_set"]
     assert terminal.buckets() == before
     [name] = before
-    versions = boto3.client("s3", region_name="eu-central-1").list_object_versions(Bucket=name)
-    assert [each["Key"] for each in versions["Versions"]] == ["FunctionsKey-arm64"]
+    s3 = boto3.resource("s3", region_name="eu-central-1").Bucket(name)
+    assert [each.key for each in s3.object_versions.all()] == ["FunctionsKey-arm64"]
+    s3.object_versions.delete()
+    s3.delete()
+    assert f"S3 bucket {name} is gone" in terminal("deploy", "--plan", code=1)
+    assert not terminal.buckets()
 
 
 @pytest.mark.parametrize("type_", ["AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue"])
@@ -297,6 +304,13 @@ def test_after_ctrl_c_cloudformation_goes_on_and_the_same_command_follows(
     assert "following this change to its end" in terminal("deploy")
 
 
+def test_ctrl_c_before_the_execution_leaves_no_stack(terminal: Terminal) -> None:
+    terminal.cloudformation.refused["describe_change_set"] = KeyboardInterrupt()
+    terminal("deploy", code=130)
+    assert terminal.cloudformation.calls == ["create_change_set", "delete_change_set", "delete_stack"]
+    assert terminal.cloudformation.stack is None
+
+
 def test_production_is_protected_and_only_archives_for_a_rollback_stay(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +347,7 @@ def test_a_removal_empties_development_tries_again_and_ends_with_the_archives(te
     terminal.cloudformation.template = TEMPLATE
     bucket = {"ResourceType": "AWS::S3::Bucket", "LogicalResourceId": "Bucket", "PhysicalResourceId": "ledgers"}
     terminal.cloudformation.resources = [{**bucket, "ResourceStatus": "CREATE_COMPLETE"}]
-    assert terminal("destroy", answer="other\n").endswith("nothing was changed")
+    assert terminal("destroy", answer="other\n", code=1).endswith("nothing was changed")
     terminal.cloudformation.ends = ["DELETE_FAILED", "DELETE_COMPLETE"]
     terminal.account.queues = ["https://sqs/reminders-orders-billing"]
     said = terminal("destroy", answer="reminders\n")

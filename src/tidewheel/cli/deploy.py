@@ -29,7 +29,9 @@ def deploy(
     environment: Annotated[str | None, typer.Option(help="development, the default, or production.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only show the changes.")] = False,
     yes: Yes = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, as log_level=DEBUG.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="As log_level=DEBUG; log_level= is the default.")
+    ] = None,
     spark: Annotated[bool | None, typer.Option("--spark/--no-spark", help="With or without Glue jobs.")] = None,
     architecture: Annotated[str | None, typer.Option(help="The functions': arm64 or x86_64.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A tag of all resources, as key=value.")] = None,
@@ -40,27 +42,20 @@ def deploy(
     as_json: AsJson = False,
 ) -> None:
     """Deploy the service to your AWS account, or update it. Shows the changes, and asks."""
-    settings = _pairs("--set", set_) | ({} if architecture is None else {"architecture": architecture})
+    settings = dict(pairs("--set", set_)) | ({} if architecture is None else {"architecture": architecture})
     request: dict[str, Any] = {"ImportExistingResources": import_existing, **_role(role_arn)}
     if tag:
-        request["Tags"] = [{"Key": key, "Value": value} for key, value in _pairs("--tag", tag).items()]
+        request["Tags"] = [{"Key": key, "Value": value} for key, value in pairs("--tag", tag)]
     with _deployment(ctx, yes, as_json) as deployment:
         done = deployment.deploy(plan=plan, environment=environment, spark=spark, settings=settings, **request)
-    _tell(done, as_json, "deployed")
+    _tell(done, as_json, done["deployed"] or plan or not done["changes"], "deployed")
 
 
 def destroy(ctx: typer.Context, yes: Yes = False, role_arn: Role = None, as_json: AsJson = False) -> None:
     """Remove a deployed service. Development loses all messages. Production keeps table, S3 bucket and queues."""
     with _deployment(ctx, yes, as_json, typed=True) as deployment:
         done = deployment.destroy(**_role(role_arn))
-    _tell(done, as_json, "destroyed")
-
-
-def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    for text in texts or ():
-        if not re.match(r"\w[^=]*=.", text):
-            raise InvalidValue(option, text, "give NAME=VALUE")
-    return dict(pairs(option, texts))
+    _tell(done, as_json, done["destroyed"], "destroyed")
 
 
 def _role(role_arn: str | None) -> dict[str, str]:
@@ -124,8 +119,11 @@ def _deployment(ctx: typer.Context, yes: bool, as_json: bool, *, typed: bool = F
             raise DeployRefused(f"you lack the permission {needed}. {error}") from None
 
 
-def _tell(found: dict[str, Any], as_json: bool, done: str) -> None:
+def _tell(found: dict[str, Any], as_json: bool, went_on: bool, done: str) -> None:
+    """Prints a result. The answer no ends with exit code 1, as a script that forgot --yes must notice."""
     if as_json:
         print_json(found)
     elif found[done]:
         typer.echo(f"{done} {found['place']}")
+    if not went_on:
+        raise typer.Exit(1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -28,6 +29,7 @@ from tidewheel.deploy.templates import (
     BUCKET,
     Template,
     archive_keys,
+    default_of,
     settings_given,
     template_for,
 )
@@ -122,29 +124,34 @@ class Deployment:
         request["Parameters"] = [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()]
         self._announce(environment)
         change_set, changes = None, all_new(template)
-        if before is not None:
-            if not plan:
-                self._assets.prepare(self._region, parameters[ASSETS_KEY])
-            tags = {each["Key"]: each for each in (*before.get("Tags", ()), *request.get("Tags", ()))}
-            change_set = self._change_set(template, new=False, **{**request, "Tags": [*tags.values()]})
-            changes = change_set["Changes"] if change_set else []
-        for line in lines(changes) or ["nothing is new"]:
-            self._say(line)
-        lost = ", ".join(f"{kind(each['ResourceType'])} {name_of(each)}" for each in changes if loses_data(each))
-        wanted = bool(changes) and not plan and not lost and self._ask("Go on?")
+        prepare = partial(self._assets.prepare, self._region, parameters[ASSETS_KEY])
+        with ExitStack() as unless_done:
+            if before is not None:
+                if not self._assets.has():
+                    if plan:
+                        raise DeployRefused(
+                            f"the S3 bucket {self._assets.name} is gone: tidewheel deploy makes it again"
+                        )
+                    prepare()
+                tags = {each["Key"]: each for each in (*before.get("Tags", ()), *request.get("Tags", ()))}
+                request["Tags"] = [*tags.values()]
+                change_set = self._change_set(template, unless_done, new=False, **request)
+                changes = change_set["Changes"] if change_set else []
+            for line in lines(changes) or ["nothing is new"]:
+                self._say(line)
+            lost = ", ".join(f"{kind(each['ResourceType'])} {name_of(each)}" for each in changes if loses_data(each))
+            wanted = bool(changes) and not plan and not lost and self._ask("Go on?")
+            if wanted:
+                prepare()
+                change_set = change_set or self._change_set(template, unless_done, new=True, **request)
+                for key, write in archives.items():
+                    if not self._assets.has(key):
+                        self._assets.upload(key, write)
+                        self._say(f"uploaded {key}")
+                unless_done.pop_all()
+                if change_set is not None:
+                    self._stack.execute(change_set)
         result = {"place": self.place, "environment": environment, "changes": changes, "deployed": wanted}
-        if wanted:
-            if change_set is None:
-                self._assets.prepare(self._region, parameters[ASSETS_KEY])
-                change_set = self._change_set(template, new=True, **request)
-            for key, write in archives.items():
-                if not self._assets.has(key):
-                    self._assets.upload(key, write)
-                    self._say(f"uploaded {key}")
-            if change_set is not None:
-                self._stack.execute(change_set)
-        elif change_set is not None:
-            self._stack.discard(change_set)
         if lost:
             advice = "deploy a second stack, and move the messages: tidewheel docs disaster-recovery"
             raise DeployRefused(f"data would, or might, be lost with {lost}: {advice}")
@@ -223,15 +230,15 @@ class Deployment:
         self, template: Template, settings: Mapping[str, str], before: Description | None
     ) -> tuple[dict[str, str], dict[str, Callable[[Path], object]]]:
         """Returns the parameters (given ones, then those of the deployed stack, then defaults), and the archives."""
-        defaults = {name: str(each.get("Default", "")) for name, each in template["Parameters"].items()}
+        defaults = {name: default_of(template, name) for name in template["Parameters"]}
         deployed = {name: value for name, value in _named(before, "Parameter").items() if name in defaults}
         chosen = {**defaults, **deployed, **settings_given(template, settings), BUCKET: self._assets.name}
         archives = {name: archive(name, chosen[ARCHITECTURE]) for name in archive_keys(template)}
         return {**chosen, **{name: key for name, (key, _) in archives.items()}}, dict(archives.values())
 
-    def _change_set(self, template: Template, **request: Any) -> Description | None:
+    def _change_set(self, template: Template, unless_done: ExitStack, **request: Any) -> Description | None:
         with self._assets.template(json.dumps(template)) as url:
-            return self._stack.prepare(TemplateURL=url, Capabilities=["CAPABILITY_IAM"], **request)
+            return self._stack.prepare(unless_done, TemplateURL=url, Capabilities=["CAPABILITY_IAM"], **request)
 
     def _announce(self, environment: str) -> None:
         """Tells the place, and what makes the service slow there, with advice."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -63,8 +64,13 @@ class Stack:
                 self.follow(found["StackId"], last, 0)
         return found
 
-    def prepare(self, *, new: bool, **request: Any) -> Description | None:
+    def prepare(self, unless_done: ExitStack, *, new: bool, **request: Any) -> Description | None:
         """Creates a change set, and returns its description. Returns None if nothing would change.
+
+        Args:
+            unless_done: Deletes the change set when it closes.
+            new: Whether there is no stack yet.
+            **request: CloudFormation's request.
 
         Raises:
             DeployRefused: CloudFormation does not accept the change.
@@ -73,23 +79,25 @@ class Stack:
         request |= {"StackName": self.name, "ChangeSetType": "CREATE" if new else "UPDATE"}
         # With the token, a repetition after a lost answer finds the change set.
         made = self.api.create_change_set(ChangeSetName=name, ClientToken=name, **request)["Id"]
+        unless_done.callback(self._discard, made)
         pages = self.api.get_paginator("describe_change_set")
         found: dict[str, Any]
         while (found := pages.paginate(ChangeSetName=made).build_full_result())["Status"] in BEGUN:
             self.sleep(POLL_S)
         changes = [each["ResourceChange"] for each in found.get("Changes") or () if "ResourceChange" in each]
-        found |= {"ChangeSetId": made, "Changes": changes}
         if found["Status"] == "CREATE_COMPLETE":
-            return found
-        self.api.delete_stack(StackName=found["StackId"]) if new else self.discard(found)
+            return {**found, "ChangeSetId": made, "Changes": changes}
         reason = found.get("StatusReason", "")
         if any(each in reason for each in NOTHING_NEW):
             return None
         raise DeployRefused(f"CloudFormation does not accept the change: {with_advice(reason)}")
 
-    def discard(self, change_set: Description) -> None:
-        """Deletes a change set."""
-        self.api.delete_change_set(ChangeSetName=change_set["ChangeSetId"])
+    def _discard(self, change_set_id: str) -> None:
+        """Deletes a change set, and a stack that has no more than this change set."""
+        self.api.delete_change_set(ChangeSetName=change_set_id)
+        [found] = self.api.describe_stacks(StackName=self.name)["Stacks"]
+        if found["StackStatus"] == REVIEW:
+            self.api.delete_stack(StackName=found["StackId"])
 
     def execute(self, change_set: Description) -> None:
         """Executes a change set, and follows the change to its end.

@@ -51,7 +51,7 @@ def archive_keys(template: Template) -> list[str]:
 
 
 def settings_given(template: Template, settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the parameters of settings.
+    """Returns the parameters of settings. An empty value is the template's default.
 
     Raises:
         InvalidValue: The template has no parameter for a setting, or the parameter does not take the value.
@@ -63,6 +63,11 @@ def settings_given(template: Template, settings: Mapping[str, str]) -> dict[str,
             advice = f"name one of {names}; other settings need the CDK: tidewheel docs constructs"
             raise InvalidValue("--set", f"{name}={value}", advice)
         allowed = [str(each) for each in template["Parameters"][parameter_of(name)].get("AllowedValues", ())]
-        if allowed and value not in allowed:
+        if value and allowed and value not in allowed:
             raise InvalidValue("--set", f"{name}={value}", f"give one of {', '.join(allowed)}")
-    return {parameter_of(name): value for name, value in settings.items()}
+    return {parameter_of(name): value or default_of(template, parameter_of(name)) for name, value in settings.items()}
+
+
+def default_of(template: Template, parameter: str) -> str:
+    """Returns the default of a parameter, or an empty text."""
+    return str(template["Parameters"][parameter].get("Default", ""))
