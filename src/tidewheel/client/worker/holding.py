@@ -79,6 +79,11 @@ class Holding:
         return len(self._running)
 
     @property
+    def buffered(self) -> bool:
+        """Whether messages wait in the buffer."""
+        return bool(self._buffer)
+
+    @property
     def acknowledges(self) -> bool:
         """Whether to acknowledge now: ten messages are handled, or the queue hides none."""
         return len(self._done) >= RECEIVE_BATCH or bool(self._done and not self.hidden_s)

@@ -92,7 +92,8 @@ class Station:
         self._room = threading.Condition(self._lock)
         self._work = threading.Condition(self._lock)
         self._stop, self._soon = threading.Event(), threading.Event()
-        self._late = False
+        self._late = self._waking = False
+        self._idle = 0  # handlers without work
         self._gives_back: list[Held] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = set[str]()  # kinds of requests that fail now
@@ -161,7 +162,7 @@ class Station:
             pause_s = _FIRST_PAUSE_S
             with self._lock:
                 self._holding.take(messages, time.monotonic())
-                self._work.notify(len(messages))
+                self._wake()
             if messages and self._loop is not None and not self._stop.is_set():
                 self._loop.call_soon_threadsafe(self._begin_tasks)
             elif not messages:
@@ -189,9 +190,18 @@ class Station:
         with self._lock:
             while not self._stop.is_set():
                 if (held := self._holding.begin(time.monotonic())) is not None:
+                    self._wake()
                     return held
+                self._idle += 1
                 self._work.wait()
+                self._idle, self._waking = self._idle - 1, False
         return None
+
+    def _wake(self) -> None:
+        """Wakes one more handler, if there is work. Quick messages wake few: a handler that is awake takes the next."""
+        if self._holding.buffered and self._idle and not self._waking:
+            self._waking = True
+            self._work.notify()
 
     def _begin_tasks(self) -> None:
         """Begins as many coroutines as may run. Is called in the event loop."""
