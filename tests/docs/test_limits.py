@@ -52,6 +52,13 @@ NOT_LIMITS = {
     "tidewheel.aws.custom_resource.MAX_REASON": "how long an error's text is cut in CloudFormation's console",
     "tidewheel.flows.maintenance.orphans.MOST_NAMES": "how many names a sweep of orphans holds at a time",
     "tidewheel.cdk.alarms.MOST_METRICS": "how metrics are shared out among alarms",
+    "tidewheel.model.settings.MAX_VISIBILITY_TIMEOUT_S": "docs/settings.md has the range",
+    "tidewheel.cdk.environment.MAX_SOURCE_CONCURRENCY": "docs/settings.md has the range",
+    "tidewheel.model.settings.MAX_RETENTION_DAYS": "docs/settings.md has the range",
+    "tidewheel.model.settings.MAX_SKEW_MS": "docs/settings.md has the range",
+    "tidewheel.model.settings.MAX_SEND_THREADS": "docs/settings.md has the range",
+    "tidewheel.cdk.environment.MAX_SWEEP_INTERVAL_S": "docs/settings.md has the range",
+    "tidewheel.cdk.environment.MIN_QUEUE_AGE_ALARM_S": "docs/settings.md has the range",
     "tidewheel.cost.bill.MOST_TOPICS": "what the cost calculator calculates for",
     "tidewheel.cost.stream.MAX_EVENT_BYTES": "an assumption of the cost model about Lambda",
 }
