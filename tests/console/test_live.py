@@ -77,7 +77,7 @@ def test_what_was_opened_or_closed_stays_so(site: Site, open_tab: OpenTab) -> No
         assert tab.complaints == []
 
 
-def test_a_hidden_tab_ends_its_stream_and_a_shown_one_takes_it_up(site: Site, open_tab: OpenTab) -> None:
+def test_a_hidden_tab_does_not_ask_and_a_shown_one_asks_at_once(site: Site, open_tab: OpenTab) -> None:
     with open_tab() as tab:
         page = tab.go("/topics/orders")
         is_live(tab)
@@ -102,3 +102,30 @@ def test_tabs_with_the_same_page_share_one_reading(site: Site, open_tab: OpenTab
         tab.page.wait_for_timeout(5000)
         spent = sum(site.meter.values()) - before
         assert spent <= 10 * 10, "about one reading a second, and not two"
+
+
+def test_a_page_that_does_not_change_is_asked_for_seldom(site: Site, open_tab: OpenTab) -> None:
+    with open_tab() as tab:
+        tab.page.clock.install()
+        page = tab.go("/topics/orders")
+        is_live(tab)
+        with page.expect_response(lambda answer: answer.request.method == "HEAD"):
+            page.clock.fast_forward(310_000)
+        page.wait_for_timeout(500)
+        asked = list[str]()
+        page.on("request", lambda request: asked.append(request.method))
+        page.clock.fast_forward(20_000)
+        page.wait_for_timeout(500)
+        assert asked == []
+        with page.expect_response(lambda answer: answer.request.method == "HEAD"):
+            page.clock.fast_forward(10_000)
+
+
+def test_a_tab_that_lost_its_console_goes_on_by_itself(site: Site, open_tab: OpenTab) -> None:
+    with open_tab() as tab:
+        page = tab.go("/topics/orders")
+        is_live(tab)
+        page.context.set_offline(True)
+        page.get_by_role("status", name="Live").get_by_text("not connected").wait_for()
+        page.context.set_offline(False)
+        is_live(tab)

@@ -8,7 +8,7 @@ pages are made on the server. Each works without scripts, which only keep it up 
 | app | the addresses, and how a page is made |
 | guard | who may ask: token, Host, Origin, and the headers of each answer |
 | reading | reads that may fail one by one, and their number |
-| live | the stream that tells a tab that its page changed |
+| live | the mark by which a tab sees that its page changed |
 | changes | the forms, and the audit line of each |
 | results | the outcomes of the last actions |
 | text, wheel | values as text, and the picture of the wheel |

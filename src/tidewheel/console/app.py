@@ -12,15 +12,15 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 import jinja2
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
-from starlette.routing import Match, Mount, Route
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tidewheel.client.history import SentHour
@@ -255,13 +255,11 @@ def app(
         port: the only port at which browsers ask. None: any.
     """
     console = Console(client, may_change=changes, requests=requests, local=local, hide_bodies=hide_bodies, who=who)
-    routes = [Route(path, partial(_get, console, screen)) for path, screen in _SCREENS.items()]
     starlette = Starlette(
         routes=[
-            *routes,
+            *(Route(path, partial(_get, console, screen)) for path, screen in _SCREENS.items()),
             Route("/topics/{topic}/messages/{id}/body", partial(message.download, console)),
             Route("/topics/{topic}/sent.jsonl", partial(sent.download, console)),
-            Route("/changes", partial(_stream, console, routes)),
             *_changing(console),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
@@ -271,32 +269,14 @@ def app(
 
 
 def _get(console: Console, screen: Screen, request: Request) -> Response:
-    fresh = request.headers.get("hx-request") is None
-    page = console.page(request, screen, newest_s=0.0 if fresh else console.every_s)
-    return HTMLResponse(page.text, status_code=page.status)
+    fresh = request.method == "GET" and request.headers.get("hx-request") is None
+    page = console.page(request, screen, newest_s=0.0 if fresh else console.every_s * 0.9)
+    return HTMLResponse(page.text, status_code=page.status, headers={"Tidewheel-Mark": page.mark})
 
 
 def _changing(console: Console) -> list[Route]:
     actions = changes.ACTIONS.items()
     return [Route(path, partial(changes.change, console, action), methods=["POST"]) for path, action in actions]
-
-
-async def _stream(console: Console, routes: Sequence[Route], request: Request) -> Response:
-    """Answers with the stream of a tab, which shows the page `of` with the mark `seen`."""
-    try:
-        wanted = urlsplit(request.query_params.get("of", "/"))
-    except ValueError:
-        return Response("no such page\n", status_code=404)
-    scope = {**request.scope, "path": wanted.path, "raw_path": wanted.path.encode()}
-    scope["query_string"] = wanted.query.encode()
-    matches = ((route, *route.matches(scope)) for route in routes)
-    found = next(((route, more) for route, match, more in matches if match is Match.FULL), None)
-    if found is None:
-        return Response("no such page\n", status_code=404)
-    page = partial(console.page, Request({**scope, **found[1]}), _SCREENS[found[0].path])
-    seen, ended = request.query_params.get("seen", ""), scope["tidewheel.ended"]
-    lines = live.changes(lambda newest_s: page(newest_s).mark, seen, console.every_s, ended)
-    return StreamingResponse(lines, media_type="text/event-stream")
 
 
 async def _missing(console: Console, request: Request, error: Exception) -> Response:

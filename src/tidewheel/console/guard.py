@@ -20,7 +20,6 @@ import re
 import secrets
 from collections.abc import Callable, Collection
 from http.cookies import CookieError, SimpleCookie
-from threading import Event
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -51,7 +50,6 @@ class Guard:
     Attributes:
         token: opens the console once. Then another takes its place. None: everybody may ask.
         opened: called when a token has opened the console.
-        ended: set it before the server stops, and streams end.
 
     Args:
         application: the console.
@@ -72,7 +70,6 @@ class Guard:
     ) -> None:
         self._application, self.token, self._session = application, token, session or secrets.token_urlsafe(24)
         self.opened: Callable[[], object] = lambda: None
-        self.ended = Event()
         self._cookie = f"tidewheel-{port}"  # cookies know no ports
         self._hosts = re.compile(f"({'|'.join(map(re.escape, hosts))}){r'(:[0-9]+)?' if port is None else f':{port}'}")
 
@@ -90,7 +87,6 @@ class Guard:
                     headers[name] = value
             await send(message)
 
-        scope["tidewheel.ended"] = self.ended
         answer = self._refusal(scope) or self._entry(scope) or self._application
         await answer(scope, receive, with_headers)
 

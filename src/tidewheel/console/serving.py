@@ -16,7 +16,7 @@ from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.console.app import app
 
 _END_S = 2
-"""How long open streams may hold up the end."""
+"""How long a page that is being made may hold up the end."""
 _BACKLOG = 256
 """Connections that may wait to be taken."""
 
@@ -78,8 +78,7 @@ class ConsoleServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the open streams, and stops."""
-        self._application.ended.set()
+        """Stops."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(_END_S + 3)

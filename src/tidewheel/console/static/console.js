@@ -38,9 +38,27 @@ function tell(text, state) {
     live.textContent = text;
   }
 }
-document.addEventListener("htmx:sse:after:connection", () => tell("live", "on"));
-document.addEventListener("htmx:sse:error", () => tell("not connected: reload the page", "off"));
-document.addEventListener("htmx:sse:close", () => tell("not live", "off"));
+// Asks whether the page has changed, unless the tab is hidden, and seldom after five minutes without a change.
+let seen = live.dataset.mark;
+let changedAt = Date.now();
+let timer;
+async function look() {
+  clearTimeout(timer);
+  if (document.hidden || !seen) return;
+  const answer = await fetch(live.dataset.of, {method: "HEAD"}).catch(() => null);
+  const mark = answer && answer.headers.get("Tidewheel-Mark");
+  tell(mark ? "live" : "not connected: reload the page", mark ? "on" : "off");
+  if (mark && mark !== seen) {
+    seen = mark;
+    changedAt = Date.now();
+    live.dispatchEvent(new Event("changed"));
+  }
+  const every = Number(live.dataset.every);
+  clearTimeout(timer);
+  timer = setTimeout(look, 1000 * (Date.now() - changedAt < 300000 ? every : Math.max(every, 30)));
+}
+document.addEventListener("visibilitychange", look);
+look();
 document.addEventListener("change", (event) => {
   const name = event.target.dataset?.all;
   if (!name) return;
