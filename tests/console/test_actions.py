@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 import pytest
 
 from tests.console.site import HOSTILE, Site, Tab
-from tidewheel import Consumer
+from tidewheel import Consumer, Message
 
 pytestmark = pytest.mark.long
 
@@ -253,6 +253,59 @@ def test_a_cancel_asks_first(site: Site, open_tab: OpenTab) -> None:
         tab.go(f"/topics/orders/messages/{id}").get_by_role("button", name="Cancel", exact=True).click()
     assert asked == ["Cancel this message?"]
     assert site.client.get("orders", id).state == "waiting"
+
+
+def test_a_found_message_is_cancelled_where_it_was_found(site: Site, tab: Tab) -> None:
+    id = site.client.send("orders", "x", delay="3d", key="ann/17/close").id
+    site.stack.advance(minutes=6)
+    page = tab.go("/search?q=ann/17")
+    page.get_by_role("row", name="orders").get_by_role("link", name="keys that begin so").click()
+    page.get_by_role("link", name="ann/17/close").wait_for()
+    found = tab.go("/search?q=ann/17/close").get_by_role("row", name="orders")
+    assert "can be cancelled or moved until" in found.inner_text()
+    found.get_by_role("button", name="Cancel").click()
+    assert "Cancelled" in result(tab)
+    assert "It is not sent" in found.inner_text()
+    assert site.client.get("orders", id).state == "cancelled"
+    page = tab.go("/topics/orders")
+    page.get_by_role("searchbox", name="Search").fill("nobody")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Look in all topics").click()
+    page.get_by_role("row", name="orders").wait_for()
+
+
+def test_a_message_leads_to_the_dead_letter_of_its_retry(site: Site, tab: Tab) -> None:
+    site.client.create_topic("bills")
+    site.client.create_subscription("bills", "post")
+    consumer = Consumer(site.client, "bills", "post", max_attempts=2)
+    ids = [site.client.send("bills", "x", key=key).id for key in ("bill-1", "bill-2")]
+    for _ in range(2):
+        site.stack.advance(minutes=1)
+        for message in consumer.receive(max_messages=10):
+            try:
+                raise ValueError("no such account")
+            except ValueError:
+                consumer.retry_later(message)
+    page = tab.go(f"/topics/bills/messages/{ids[0]}")
+    assert page.locator("[aria-current=step]").inner_text() == "dead letter"
+    page.get_by_role("region", name="Queues").get_by_role("link", name="dead letter").click()
+    table = page.get_by_role("table", name="Dead letters")
+    assert "no such account" in table.inner_text()
+    assert "bill-1" in table.inner_text() and "bill-2" not in table.inner_text()
+    assert table.get_by_role("button", name="Redrive group").count() == 0, "the group has letters that are not shown"
+    table.get_by_role("button", name="Redrive").click()
+    assert result(tab) == "Letters that went back to their queue: 1."
+    page.get_by_role("link", name="show all").click()
+    assert "bill-2" in table.inner_text() and "bill-1" not in table.inner_text()
+
+
+def test_the_cost_is_of_what_the_overview_counted(site: Site, tab: Tab) -> None:
+    site.client.send_many("orders", [Message(body="x", delay="2h") for _ in range(3)])
+    site.stack.advance(hours=3)
+    rows = tab.go("/").get_by_role("table", name="Sent and due").inner_text()
+    sent = rows.partition("sent in 24 hours")[2].split()[0]
+    assert int(sent) >= 3
+    assert f"for {sent} messages a day" in tab.go("/cost").locator("main").inner_text()
 
 
 def test_a_recurring_message_is_ended(site: Site, tab: Tab) -> None:

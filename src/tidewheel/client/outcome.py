@@ -132,7 +132,7 @@ class Known:
         old = late_ms >= self.read_ms  # a purge or a cancel may be newer than the read, and older than the delivery
         options = found.checked.options or Options()
         if options.only is not None and options.only != done.key.subscription:
-            return Outcome(Place.LEFT_OUT, f"retry_later sent it to {options.only} only")
+            return Outcome(Place.LEFT_OUT, f"it is a retry for {options.only} only")
         if due_ms // self.state.slot_ms < done.start:
             return Outcome(Place.LEFT_OUT, "the subscription begins later")
         if options.only is None and not is_taken(done.filter_policy, found.checked.attributes, options.group):

@@ -43,8 +43,8 @@ MAX_PEEK = 1000
 _READING = "what reads ledgers (get, peek)"
 _WAY_MS = 60_000
 _RETRIES = (
-    " A retry has an id of its own, and this id as original_id: look among the waiting messages (peek, find), the sent "
-    "ones (history, which has none that came within minutes) and the dead letters."
+    " A retry has an id of its own, and this id as original_id: look among the waiting and the sent messages, and the "
+    "dead letters."
 )
 """Nothing leads from a message to its retries."""
 
@@ -278,8 +278,8 @@ def _explanation(of: MessageStatus, now_ms: int, kept_days: float) -> str:
         case MessageState.WAITING:
             until = "a consumer has it" if of.claimable else "its slot is sealed"
             return (
-                "Its slot is sealed minutes before it is due. Then it goes to the queues, which release it when it is "
-                f"due. It can be cancelled or moved until {until}."
+                f"It can be cancelled or moved until {until}. Its slot is sealed minutes before it is due. Then it "
+                "goes to the queues, which release it when it is due."
             )
         case MessageState.SEALED if any(each.place is Place.PARKED for each in of.subscriptions):
             return "It is parked: a subscription is paused, or its queue does not take messages."

@@ -84,6 +84,7 @@ class Console:
 
     Attributes:
         attention: the number of things that need attention, as last counted.
+        per_day: messages that were sent in the last 24 hours, as the overview last counted.
         topic: the topic that a message was last sent to.
         sent: the ids of the last messages that were sent here, and when.
     """
@@ -101,7 +102,7 @@ class Console:
         self.client, self.may_change, self.local = client, may_change, local
         self.hide_bodies, self.who = hide_bodies, who
         self.reader, self.results = Reader(requests), Results()
-        self.attention, self.topic = 0, ""
+        self.attention, self.per_day, self.topic = 0, 0, ""
         self.sent: dict[str, datetime] = {}
         self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
         self._kept: OrderedDict[str, Page] = OrderedDict()

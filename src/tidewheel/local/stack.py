@@ -165,7 +165,7 @@ class Stack(ABC):
         return found
 
     def queued(self, topic: str, message_id: MessageId) -> dict[str, str]:
-        """Looks for a message in the queues of its topic's subscriptions, and receives none.
+        """Looks for a message and its retries in the queues of its topic's subscriptions, and receives none.
 
         Returns:
             Subscription -> "delayed", "receivable", "in flight" or "dead letter". Those without the message are left
@@ -257,10 +257,10 @@ class Stack(ABC):
 
 
 def _has(message: MemoryMessage, id: str) -> bool:
-    """Returns whether a queue's message is a copy of the message with an id."""
+    """Returns whether a queue's message is a copy or a retry of the message with an id."""
     with suppress(InvalidValue):
         header = message.message_attributes.get(HEADER_ATTRIBUTE, {}).get("StringValue", "")
-        return id in header and parse_received(_as_received(message)).id == id
+        return id in header and id in ((it := parse_received(_as_received(message))).id, it.original_id)
     return False
 
 

@@ -22,7 +22,8 @@ _FIELDS = {"per_day": "100000", "delay_mean": "7d", "size": "500", "batch": "1"}
 
 def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     """Counts the service's requests, and calculates a bill for the numbers in the address."""
-    typed = {name: request.query_params.get(name, default) for name, default in _FIELDS.items()}
+    fields = _FIELDS | ({"per_day": f"{console.per_day}"} if console.per_day else {})
+    typed = {name: request.query_params.get(name, default) for name, default in fields.items()}
     errors: dict[str, str] = {}
     found: Bill | None = None
     try:

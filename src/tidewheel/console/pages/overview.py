@@ -35,6 +35,7 @@ def screen(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     for each in found:
         health.find_in_stats(each)
     console.attention = count(health.findings)
+    console.per_day = sum(hour.messages for each in sent for hour in (each.value or ())[-24:])
     return "overview.html", {
         "topics": topics,
         "names": names,
@@ -72,12 +73,14 @@ def dead(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
     stats = reader.read_all(partial(console.client.stats, name) for name in names)
     counts = [(each.value.topic, it) for each in stats if each.value for it in each.value.subscriptions if it.dead]
     asked = request.query_params
+    q = asked.get("q", "")
     result = console.results.get(asked.get("result"))
     letters = None if result is None else result.letters
     missing = [each for each in (topics, *stats) if each and each.missing]
     if console.local is not None:
         look = console.local.dead_letters
-        reads = reader.read_all(partial(look, name, it.name, MOST_LETTERS) for name, it in counts)
+        most = 10 * MOST_LETTERS if q else MOST_LETTERS
+        reads = reader.read_all(partial(look, name, it.name, most) for name, it in counts)
         missing += (each for each in reads if each.missing)
         letters = [letter for each in reads for letter in each.value or ()]
     return "dead.html", {
@@ -88,5 +91,6 @@ def dead(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
         "request_result": asked.get("result", ""),
         "dead": sum(it.dead for _, it in counts),
         "letters": letters,
-        "groups": grouped(letters or ()),
+        "q": q,
+        "groups": grouped([it for it in letters or () if not q or q in (it.key, it.id, it.original_id)]),
     }

@@ -135,4 +135,5 @@ def search(console: Console, request: Request) -> tuple[str, dict[str, Any]]:
 
     reads = console.reader.read_all(partial(of, name) for name in (names if q else ()))
     rows = sorted(zip(names, reads, strict=False), key=lambda row: row[1].value is None)
-    return "search.html", {"q": q, "topics": topics, "rows": rows}
+    since = f"{console.now() - timedelta(days=28):%Y-%m-%dT%H:%MZ}"
+    return "search.html", {"q": q, "topics": topics, "rows": rows, "since": since}
