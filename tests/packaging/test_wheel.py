@@ -88,15 +88,16 @@ def test_once_the_project_names_its_repository_the_links_lead_there(built: Path,
     project = source / "pyproject.toml"
     url = '[project.urls]\nRepository = "https://code.example/tidewheel"\n\n[project.scripts]\n'
     project.write_text(project.read_text(encoding="utf-8").replace("[project.scripts]\n", url), encoding="utf-8")
+    picture = "docs/images/console-overview-light.png"
     with (source / "README.md").open("a", encoding="utf-8") as readme:
-        readme.write("\n![The demo](docs/images/console.gif)\n")
+        readme.write(f"\n![The console]({picture})\n")
     run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "again"], source)
     [wheel] = (tmp_path / "again").glob("*.whl")
     metadata = metadata_of(wheel)
     text = str(metadata.get_payload())
     at = f"https://code.example/tidewheel/blob/v{metadata['Version']}"
     assert metadata.get_all("Project-URL") == ["Repository, https://code.example/tidewheel"]
-    assert f"[docs/sdk.md]({at}/docs/sdk.md)" in text and f"![The demo]({at}/docs/images/console.gif?raw=true)" in text
+    assert f"[docs/sdk.md]({at}/docs/sdk.md)" in text and f"![The console]({at}/{picture}?raw=true)" in text
     assert RELATIVE_LINK.findall(text) == []
 
 
