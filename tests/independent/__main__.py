@@ -1,8 +1,8 @@
 """Fetches the servers and SDKs of `make test-independent`, and tests on them.
 
-Exits with 3 without Java, Maven or Go, which only the run `ministack` does not need.
+Exits with 3 without Java, Maven or Go, which only the runs on MiniStack do not need.
 
-python -m tests.independent [--fetch] [--race-s 45] [contract race artifact languages ministack]
+python -m tests.independent [--fetch] [--race-s 45] [contract race artifact languages ministack ministack-nightly]
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NO_TOOLS = 3
 INTERRUPTED = 130
 RACE_S = 45
 RUN_S = 1200
-OF_THEIR_OWN = ("artifact", "languages", "ministack")
+MINISTACK, NIGHTLY = "ministack", "ministack-nightly"
+"""The runs on MiniStack, an AWS in Python. The second does the same with signatures, policies and TLS, and a proof."""
+OF_THEIR_OWN = ("artifact", "languages", MINISTACK, NIGHTLY)
 """The runs that start the parts themselves, in moved time, or use none."""
-MINISTACK = "ministack"
-"""The run on MiniStack, an AWS in Python."""
 LANGUAGES = ("java", "go")
 """The languages whose SDKs come with the parts."""
 REPOSITORY = Path(__file__).parents[2]
@@ -38,28 +38,31 @@ REPOSITORY = Path(__file__).parents[2]
 def commands(race_s: float) -> dict[str, list[str]]:
     """Returns the commands run on the servers, by name, in order."""
     pytest = ["-m", "pytest", "-p", "no:xdist", "-p", "tests.independent.no_moto"]
+    ministack = [*pytest, "-s", "--timeout", str(RUN_S), "tests/independent/ministack_story.py"]
     return {
         "contract": [*pytest, "-p", "tests.independent.selection", "--timeout", "120", "tests/contract"],
         "race": ["-m", "tests.independent.race", "--seconds", str(race_s)],
         "artifact": [*pytest, "-s", "--timeout", str(RUN_S), "tests/independent/artifact_story.py"],
-        "ministack": [*pytest, "-s", "--timeout", str(RUN_S), "tests/independent/ministack_story.py"],
+        MINISTACK: ministack,
         "languages": ["-m", "pytest", "-p", "no:xdist", "--timeout", "180", "tests/languages"],
+        NIGHTLY: [*ministack, "-m", "nightly"],
     }
 
 
 def main() -> int:
     """Runs the requested commands. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.independent", description=__doc__)
-    parser.add_argument("runs", nargs="*", help=f"of {', '.join(commands(RACE_S))}; by default all")
+    parser.add_argument("runs", nargs="*", help=f"of {', '.join(commands(RACE_S))}; by default all but the last")
     parser.add_argument("--fetch", action="store_true", help="only fetch the parts, and say whether this can be done")
     parser.add_argument("--race-s", type=float, default=RACE_S, help="how long the race lasts")
     asked = parser.parse_args()
     known = commands(asked.race_s)
     if unknown := [name for name in asked.runs if name not in known]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
-    if asked.runs == [MINISTACK]:
+    wanted = {name: known[name] for name in asked.runs or list(known)[:-1]}
+    if asked.runs and wanted.keys() <= {MINISTACK, NIGHTLY}:
         fetch_ministack()
-        return 0 if asked.fetch else run(None, {MINISTACK: known[MINISTACK]})
+        return 0 if asked.fetch else run(None, wanted)
     try:
         check_tools()
         parts = fetch()
@@ -73,7 +76,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return NO_TOOLS
-    return 0 if asked.fetch else run(parts, {name: known[name] for name in asked.runs or known})
+    return 0 if asked.fetch else run(parts, wanted)
 
 
 def run(parts: Parts | None, wanted: Mapping[str, list[str]]) -> int:
@@ -81,7 +84,7 @@ def run(parts: Parts | None, wanted: Mapping[str, list[str]]) -> int:
     codes: dict[str, int] = {}
     verdicts: list[str] = []
     for name, arguments in wanted.items():
-        servers = "MiniStack" if name == MINISTACK else "DynamoDB Local, ElasticMQ and versitygw"
+        servers = "MiniStack" if name in (MINISTACK, NIGHTLY) else "DynamoDB Local, ElasticMQ and versitygw"
         print(f"---- {name} on {servers}", flush=True)
         begin = time.monotonic()
         codes[name] = _run(arguments, {}) if parts is None or name in OF_THEIR_OWN else _run_on(parts, arguments)

@@ -8,14 +8,25 @@
   the answer.
 - MiniStack 1.5.33 hands CloudFormation's number parameters to an event source mapping as text, and its poller then
   fails. tests/independent/parts/ministack_server.py makes numbers of them.
+- MiniStack has neither ListDeadLetterSourceQueues nor StartMessageMoveTask: ministack_server.py answers both, the
+  second when all messages are moved.
 - MiniStack fails the second delete of a message, where AWS succeeds. After a lost answer the SDK repeats a delete, so
   the story takes `DeleteFailed` for done.
-- MiniStack has neither ListDeadLetterSourceQueues nor StartMessageMoveTask: the story shows the error of a redrive.
+- MiniStack invokes ingest at once, without the bulk queue's window. So the story has its ledgers for a merge in time.
 - MiniStack unpacks the archive anew for each of a function's workers: the story deploys few concurrent calls.
 - MiniStack's DeleteStack removes S3 buckets that have objects. tests/deploy has a CloudFormation that does not.
 - MiniStack calls every Ref to a changed function or archive a conditional replacement.
-- MiniStack, as started here, enforces neither signatures nor IAM. With AUTH=true, `tidewheel deploy` works,
-  but queues refuse plain HTTP by their own policies, as on AWS: a run with IAM needs TLS.
+- MiniStack has pipes from streams only: no pipe reads a subscription's queue.
+- MiniStack checks neither the roles of rules, schedules and event source mappings nor iam:PassRole, and no signature of
+  its first key. So the commands of the nightly run are a user's. Each function has its role.
+- MiniStack authorizes SendMessageBatch and the like as actions of their own, where AWS has the action of one message.
+  ministack_server.py names the latter.
+- MiniStack authorizes each schedule as of the group `default`: ministack_server.py names the schedule's group.
+- MiniStack knows neither dynamodb:LeadingKeys nor a write's dynamodb:Attributes, so a condition with `Null` denies all.
+  ministack_server.py adds both. MiniStack has one context for all actions of a transaction, so each action is compared
+  with the keys of all, the stricter of the two readings in docs/security.md.
+- MiniStack does not know s3:if-none-match: the user who may only send sends no large body.
+- MiniStack has no certificate of an authority: the SDK and the functions trust the one that it makes (AWS_CA_BUNDLE).
 """
 
 from __future__ import annotations

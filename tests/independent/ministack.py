@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import boto3
 
 from tests.contract.aws_resources import REGION
 from tests.independent.fetch import CACHE, PARTS, run, unfinished_folder
@@ -14,7 +16,7 @@ from tests.independent.servers import free_port, server, wait
 from tests.interpreter import python_of
 from tidewheel.bundling.pinned_packages import X86, uv
 
-ACCOUNT = "000000000000"
+EVERYTHING = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
 
 
 def fetch_ministack() -> Path:
@@ -32,16 +34,19 @@ def fetch_ministack() -> Path:
 
 
 @contextmanager
-def ministack(folder: Path) -> Iterator[Mapping[str, str]]:
+def ministack(folder: Path, *, guarded: bool = False) -> Iterator[Mapping[str, str]]:
     """Runs MiniStack within the block. Yields the environment variables for the AWS SDK.
 
     Args:
         folder: for the log and the objects; the caller deletes it.
+        guarded: whether signatures and policies are checked, behind TLS. The credentials are then those of a user.
     """
     port, log = free_port(), folder / "ministack.log"
-    credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
+    known = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
+    if guarded:  # MiniStack makes the certificate
+        known["AWS_CA_BUNDLE"] = str(folder / "ministack-tls" / "server.crt")
     variables = {
-        **credentials,
+        **known,
         "BIND_HOST": "127.0.0.1",
         "MINISTACK_HOST": "127.0.0.1",
         "GATEWAY_PORT": str(port),
@@ -49,12 +54,23 @@ def ministack(folder: Path) -> Iterator[Mapping[str, str]]:
         "LAMBDA_EXECUTOR": "local",
         "S3_DATA_DIR": str(folder / "s3"),
         "TMPDIR": str(folder),
+        **({"AUTH": "true", "USE_SSL": "1"} if guarded else {}),
     }
     command = ["env", *(f"{name}={value}" for name, value in variables.items()), fetch_ministack()]
     with server([*command, PARTS / "ministack_server.py"], log) as process:
         wait("MiniStack", process, port, log)
-        yield {**credentials, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+        known["AWS_ENDPOINT_URL"] = f"http{'s' * guarded}://127.0.0.1:{port}"
+        yield {**known, **user(known, "operator", EVERYTHING)} if guarded else known
 
 
-if __name__ == "__main__":
-    print(fetch_ministack(), file=sys.stderr)
+def user(known: Mapping[str, str], name: str, policy: str) -> dict[str, str]:
+    """Creates a user with a policy. Returns the variables of its key.
+
+    MiniStack checks no signature and no policy of its first key, which is the root user's.
+    """
+    where: Any = {"verify": known["AWS_CA_BUNDLE"], "endpoint_url": known["AWS_ENDPOINT_URL"]}
+    iam = boto3.Session("test", "test", region_name=REGION).client("iam", **where)
+    iam.create_user(UserName=name)
+    iam.put_user_policy(UserName=name, PolicyName=name, PolicyDocument=policy)
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
