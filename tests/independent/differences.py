@@ -13,8 +13,9 @@
 - MiniStack fails the second delete of a message, where AWS succeeds. After a lost answer the SDK repeats a delete, so
   the story takes `DeleteFailed` for done.
 - MiniStack invokes ingest at once, without the bulk queue's window. So the story has its ledgers for a merge in time.
-- MiniStack unpacks the archive anew for each of a function's workers: the story deploys few concurrent calls.
+- MiniStack unpacks the archive anew, 180 MB, for each of a function's workers. ministack_server.py unpacks it once.
 - MiniStack's DeleteStack removes S3 buckets that have objects. tests/deploy has a CloudFormation that does not.
+- MiniStack ends the calls of a function that is updated, where AWS lets them finish. The story waits for ingest first.
 - MiniStack calls every Ref to a changed function or archive a conditional replacement.
 - MiniStack has pipes from streams only: no pipe reads a subscription's queue.
 - MiniStack checks neither the roles of rules, schedules and event source mappings nor iam:PassRole, and no signature of

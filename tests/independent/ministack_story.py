@@ -40,7 +40,7 @@ READERS: tuple[Reader, ...] = (ALL, SMALL, PAUSED, PLAIN)
 ARCHIVE = ("archive", "worker")
 MESSAGES, SPAN_S, LEDGERS = 320, 45, 9
 FEW_CALLS = ("urgent_concurrency=3", "bulk_concurrency=2", "work_concurrency=3")
-"""Each of MiniStack's workers unpacks the archive anew."""
+"""Each of MiniStack's workers is a process."""
 
 
 def now_s() -> float:
@@ -200,16 +200,16 @@ def live(story: Story, change: Callable[[], None]) -> None:
     late = tw.send("ticks", "late", deliver_at=start + 20, key="late")
     tw.pause(*PAUSED)
     paused_ms = round(now_s() * 1000)
-    story.until(lambda: all(tw.get(TOPIC, each.id).state is MessageState.WAITING for each in keyed.values()))
+    wait_in_ledgers(story, *keyed.values())
     assert tw.cancel(TOPIC, key="a") and tw.cancel(TOPIC, keyed["b"].id)
     moved = tw.reschedule(TOPIC, keyed["c"].id, deliver_at=start + SPAN_S + 10)
     for each in "abcd":
         story.oracle.withdraw(keyed[each].id)
-    story.sent(moved.receipt, "c")
-    story.sent(tw.send(TOPIC, "e", deliver_at=start + SPAN_S, key="d", replace=True), "e")
+    newer = tw.send(TOPIC, "e", deliver_at=start + SPAN_S, key="d", replace=True)
+    wait_in_ledgers(story, story.sent(moved.receipt, "c"), story.sent(newer, "e"))
     lost_slot = lose_schedule(story)
-    change()
     kept = fill_archive(story)
+    change()
     story.until(lambda: now_s() > start + 30)
     tw.resume(*PAUSED)
     story.invoke("sweep")
@@ -262,6 +262,11 @@ def send_plain(story: Story, due_s: int) -> None:
     for each in (*others, (SMALL, "enveloped")):
         story.unnamed[each] += 1
         story.oracle.expect_recurring(*each, [due_s * 1000])
+
+
+def wait_in_ledgers(story: Story, *receipts: Receipt) -> None:
+    """Waits until messages are ingested. MiniStack's update of a function ends its calls."""
+    story.until(lambda: all(story.tw.get(TOPIC, each.id).state is MessageState.WAITING for each in receipts))
 
 
 def lose_schedule(story: Story) -> int:

@@ -1,11 +1,17 @@
 """Runs MiniStack with the mends that the story needs: see `tests.independent.differences`."""
 
+import hashlib
 import json
 import re
+import tempfile
+import threading
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ministack.app import main
-from ministack.core import iam_actions
+from ministack.core import iam_actions, lambda_runtime
 from ministack.services import lambda_svc, sqs
 
 _concurrency, _context = lambda_svc._sqs_esm_concurrency, iam_actions.dynamodb_service_context
@@ -18,6 +24,22 @@ def concurrency(mapping: dict[str, Any], *given: Any) -> int:
     """Takes CloudFormation's number parameters, which MiniStack hands on as text, for numbers."""
     scaling = {name: int(value) for name, value in (mapping.get("ScalingConfig") or {}).items()}
     return int(_concurrency({**mapping, "ScalingConfig": scaling}, *given))
+
+
+class Archive(zipfile.ZipFile):
+    """A function's archive, which is unpacked once for all its workers."""
+
+    unpacking = threading.Lock()
+
+    def extractall(self, path: Any = None, *_: Any) -> None:
+        """Makes a folder a link to the unpacked archive."""
+        content = repr([(each.filename, each.CRC) for each in self.infolist()])
+        unpacked = Path(tempfile.gettempdir()) / hashlib.sha256(content.encode()).hexdigest()
+        with self.unpacking:
+            if not unpacked.exists():
+                super().extractall(unpacked)
+        Path(path).rmdir()
+        Path(path).symlink_to(unpacked)
 
 
 def action(service: str, *given: Any) -> str | None:
@@ -72,6 +94,7 @@ def move(request: Any, _: str) -> dict[str, Any]:
 
 
 lambda_svc._sqs_esm_concurrency = concurrency
+lambda_runtime.zipfile = SimpleNamespace(**{**vars(zipfile), "ZipFile": Archive})
 iam_actions.extract_iam_action = action
 iam_actions.extract_resource_arn = arn
 iam_actions.dynamodb_service_context = context
