@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidewheel.errors import UnsupportedLayout
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms
@@ -60,20 +59,6 @@ class Purge:
         """Returns whether this purge drops all messages of another purge."""
         within = self.first_ms <= other.first_ms and other.end_ms <= self.end_ms
         return within and other.sent_before_ms <= self.sent_before_ms
-
-
-class PurgeMarks(Protocol):
-    """The purges of a topic, from the topic state or a copy in a merge or checkpoint."""
-
-    @property
-    def purge_ms(self) -> int:
-        """Rows sent before this time are dropped, whenever they are due."""
-        ...
-
-    @property
-    def purges(self) -> tuple[Purge, ...]:
-        """Time ranges whose rows are dropped."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

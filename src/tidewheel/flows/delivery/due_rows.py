@@ -19,7 +19,7 @@ from tidewheel.model.message import HEADER_ATTRIBUTE, MessageId, id_bytes
 from tidewheel.model.plan import Piece, Plan, PlannedSegment
 from tidewheel.model.received import TRACES
 from tidewheel.model.subscription_state import Delivery
-from tidewheel.model.topic_state import PurgeMarks, TopicState
+from tidewheel.model.topic_state import TopicState
 
 _ONLY = '"only":'
 """In a header's extras. JSON escapes quotation marks inside a text, so no text contains this."""
@@ -188,14 +188,14 @@ def without_expired(rows: pa.Table, now_ms: int) -> pa.Table:
     return rows.filter(pc.fill_null(pc.greater_equal(expires, now_ms), True))
 
 
-def without_purged(rows: pa.Table, marks: PurgeMarks) -> pa.Table:
+def without_purged(rows: pa.Table, state: TopicState) -> pa.Table:
     """Returns ledger rows without purged rows.
 
     Every path to a queue, and every merge, calls this.
     """
-    if marks.purge_ms:
-        rows = rows.filter(pc.greater_equal(rows.column("sent_at_ms"), marks.purge_ms))
-    for purge in marks.purges:
+    if state.purge_ms:
+        rows = rows.filter(pc.greater_equal(rows.column("sent_at_ms"), state.purge_ms))
+    for purge in state.purges:
         if not rows.num_rows:
             break
         due, sent = rows.column("deliver_at_ms"), rows.column("sent_at_ms")
