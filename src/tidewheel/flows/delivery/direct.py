@@ -8,20 +8,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tidewheel.flows.delivery import sending
-from tidewheel.flows.delivery.due_rows import (
-    has_addressed,
-    rows_for,
-    without_expired,
-    without_ids,
-    without_purged,
-)
-from tidewheel.flows.delivery.parking import (
-    DrainHint,
-    encoded,
-    enqueue_drains,
-    mark_broken,
-    park_rows,
-)
+from tidewheel.flows.delivery.due_rows import rows_for, without_expired, without_ids, without_purged
+from tidewheel.flows.delivery.parking import DrainHint, encoded, enqueue_drains, mark_broken, park_rows
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.parallel import each_alone
 from tidewheel.model.message import id_bytes
@@ -79,7 +67,7 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     done = Direct(cancelled=rows.num_rows - wanted.num_rows, expired=wanted.num_rows - live.num_rows)
     if not live.num_rows:
         return done
-    shares = _shares(subscriptions, live)
+    shares = [rows_for(live, each.name, each.filter_policy) for each in subscriptions]
     if live.num_rows * len(subscriptions) > state.settings.inline_rows:
         to_park = _in_parts(state, subscriptions, shares)
     else:
@@ -101,32 +89,16 @@ def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     return without_purged(without_ids(rows, map(id_bytes, cancelled)), state)
 
 
-def _shares(subscriptions: Sequence[SubscriptionState], live: pa.Table) -> list[pa.Table]:
-    """Returns the rows of each subscription.
-
-    Subscriptions with the same filter share a table, unless some rows are for a single subscription.
-    """
-    addressed = has_addressed(live)
-    ready: dict[tuple[str | None, str | None], pa.Table] = {}
-    found = []
-    for each in subscriptions:
-        share = each.filter_policy, each.name if addressed else None
-        if share not in ready:
-            ready[share] = rows_for(live, each.name, each.filter_policy)
-        found.append(ready[share])
-    return found
-
-
 def _in_parts(
     state: TopicState, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
 ) -> list[_ToPark]:
-    """Returns all rows of all subscriptions, in parts. Subscriptions that share a table share the parts."""
+    """Returns all rows of all subscriptions, in parts. Subscriptions without a filter share a table, and its parts."""
     step = state.settings.part_rows
     parts = {id(rows): [rows.slice(first, step) for first in range(0, rows.num_rows, step)] for rows in shares}
     return [
         _ToPark(subscription, part, tried=False)
         for subscription, rows in zip(subscriptions, shares, strict=True)
-        for part in parts[id(rows)]  # `_shares` gives one table to all with the same filter
+        for part in parts[id(rows)]
     ]
 
 
@@ -134,17 +106,11 @@ def _send_at_once(
     ports: Ports, state: TopicState, subscriptions: Sequence[SubscriptionState], shares: Sequence[pa.Table]
 ) -> list[_ToPark]:
     """Sends rows to all active subscriptions. Returns the rows that were not sent."""
-    settings = state.settings
-    kinds = [
-        (id(rows), each.carry, each.generation if sending.are_claimed(settings, rows) else None)
-        for rows, each in zip(shares, subscriptions, strict=True)
+    active = {place: each for place, each in enumerate(subscriptions) if each.state is State.ACTIVE}
+    sendings = [
+        (to.queue_url, sending.queue_messages(shares[place], state.settings, carry=to.carry, claim=to.generation))
+        for place, to in active.items()
     ]
-    messages = {
-        kind: sending.queue_messages(rows, settings, carry=kind[1], claim=kind[2])
-        for kind, rows in dict(zip(kinds, shares, strict=True)).items()
-    }
-    active = [place for place, each in enumerate(subscriptions) if each.state is State.ACTIVE]
-    sendings = [(subscriptions[place].queue_url, messages[kinds[place]]) for place in active]
     outcomes = dict(zip(active, sending.send_all(ports, sendings), strict=True))
     found = []
     for place, subscription in enumerate(subscriptions):

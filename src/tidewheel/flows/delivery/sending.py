@@ -58,11 +58,6 @@ def texts_of(rows: pa.Table, extras: Sequence[str | None]) -> list[str]:
     ]
 
 
-def are_claimed(settings: TopicSettings, rows: pa.Table) -> bool:
-    """Returns whether consumers may claim some rows."""
-    return settings.claims == "all" or (settings.claims == "keyed" and rows.column("key").null_count < rows.num_rows)
-
-
 def queue_messages(
     rows: pa.Table, settings: TopicSettings, *, carry: str | None = None, claim: str | None = None
 ) -> list[QueueMessage]:
