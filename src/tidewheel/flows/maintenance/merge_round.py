@@ -1,23 +1,19 @@
 """Plans all disjoint merges of a topic that can be written side by side.
 
-Each merge is chosen as if the merges before it were done: their sources are gone, and their outputs count as live. A
-merge of such an output belongs to the next round.
+Each merge is chosen among the ledgers that no merge before it takes. A merge of an output belongs to the next round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyroaring import BitMap
-
 from tidewheel.flows.maintenance.consider_merge import certain_tombstones, most_of, nearest, size_of
-from tidewheel.flows.maintenance.merge_planning import Merge, choose
+from tidewheel.flows.maintenance.merge_planning import choose
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.retention import NOTHING_DEAD, dead_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.ledger.bucket import Bucket, BucketId, bucket_id
 from tidewheel.model.message import id_bytes
 
 
@@ -62,43 +58,21 @@ def plan_round(
     now_ms = ports.clock.now_ms()
     tombstones = certain_tombstones(ports, state, list(buckets.values()))
     own = frozenset(written)
-    # Expected outputs are not among these, so they have nothing dead either.
     others = [each for each in buckets.values() if each.object_name not in own]
     dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
     most = most_of(MergeSize.SMALL if choice.split else MergeSize.LARGE)
     limit, first_slot = state.settings.max_buckets, state.planned
     cancelled = b"".join(sorted(id_bytes(each.id) for each in tombstones or () if each.slot >= first_slot))
-    expected: set[BucketId] = set()
     merges: list[MergeWork] = []
     while len(merges) < most_merges:
         merge = choose(
             buckets.values(), first_slot, state.slot_ms, limit, everything=choice.everything, most=most, dead=dead
         )
-        if merge is None or any(source.id in expected for source in merge.sources):
+        if merge is None:
             break
         if size_of(merge) is MergeSize.LARGE and choice.largest is MergeSize.SMALL:
             return merges, True
         merges.append(MergeWork(state=state, merge=merge, now_ms=now_ms, cancelled=cancelled))
         for source in merge.sources:
             del buckets[source.id]
-        if not choice.everything:  # such a run never merges its own outputs
-            outputs = {each.id: each for each in _expected(merge)}
-            expected |= outputs.keys()
-            buckets |= outputs
     return merges, False
-
-
-def _expected(merge: Merge) -> Iterator[Bucket]:
-    """Yields the estimated outputs of a merge."""
-    for window in merge.windows:
-        first, end = window.first_slot, window.end_slot
-        shares = [(share / window.shares, source) for source in merge.sources if (share := source.share(first, end))]
-        if shares:
-            yield Bucket(
-                id=bucket_id(first, merge.output_id(window)),
-                object_name="",
-                size_bytes=max(1, int(sum(share * source.size_bytes for share, source in shares))),
-                rows=max(1, int(sum(share * source.rows for share, source in shares))),
-                slots=BitMap({first, end - 1}),
-                segments=(),
-            )
