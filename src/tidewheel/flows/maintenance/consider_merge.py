@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from tidewheel.flows.maintenance.merge_planning import MOST, Merge, Size, choose, those_that_last
-from tidewheel.flows.maintenance.retention import NOTHING_DEAD, Dead, dead_of, may_keep_all
+from tidewheel.flows.maintenance.retention import Dead, dead_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.ledger.bucket import Bucket
@@ -42,25 +42,9 @@ def most_of(size: MergeSize) -> Size:
     return Size(SMALL_BYTES, SMALL_ROWS) if size is MergeSize.SMALL else MOST
 
 
-def certain_tombstones(
-    ports: Ports, state: TopicState, buckets: Sequence[Bucket], known: Sequence[Tombstone] | None = None
-) -> list[Tombstone] | None:
-    """Returns the tombstones that surely took effect. Returns None if the topic may keep all bytes.
-
-    Args:
-        known: the topic's tombstones. None: they are read.
-    """
-    if may_keep_all(state, buckets):
-        return None
-    return [each for each in (ports.tombstones.all(state.topic) if known is None else known) if each.certain]
-
-
-def dead_among(
-    ports: Ports, state: TopicState, buckets: Sequence[Bucket], known: Sequence[Tombstone] | None = None
-) -> Dead:
-    """Returns the dead bytes of a topic's ledgers."""
-    tombstones = certain_tombstones(ports, state, buckets, known)
-    return NOTHING_DEAD if tombstones is None else dead_of(state, buckets, tombstones, ports.clock.now_ms())
+def dead_among(ports: Ports, state: TopicState, buckets: Sequence[Bucket], tombstones: Iterable[Tombstone]) -> Dead:
+    """Returns the dead bytes of a topic's ledgers, of which some tombstones surely took effect."""
+    return dead_of(state, buckets, [each for each in tombstones if each.certain], ports.clock.now_ms())
 
 
 class Rewrite(NamedTuple):
@@ -116,7 +100,7 @@ def consider_merge(ports: Ports, state: TopicState) -> MergeSize | None:
         The size of the merge, None without one. One that is LARGE is neither started nor noted.
     """
     buckets, most = list(nearest(ports, state.topic, unreadable={})), most_of(ports.runs.largest)
-    dead = dead_among(ports, state, buckets)
+    dead = dead_among(ports, state, buckets, ports.tombstones.all(state.topic))
     merge = choose(buckets, state.planned, state.slot_ms, state.settings.max_buckets, most=most, dead=dead)
     size = None if merge is None else size_of(merge)
     if size is MergeSize.SMALL:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidewheel.flows.maintenance.consider_merge import certain_tombstones, most_of, nearest, size_of
+from tidewheel.flows.maintenance.consider_merge import most_of, nearest, size_of
 from tidewheel.flows.maintenance.merge_planning import choose
 from tidewheel.flows.maintenance.merge_rows import MergeWork
-from tidewheel.flows.maintenance.retention import NOTHING_DEAD, dead_of
+from tidewheel.flows.maintenance.retention import dead_of
 from tidewheel.flows.ports import Ports
 from tidewheel.flows.ports.runs import MergeSize
 from tidewheel.model.message import id_bytes
@@ -56,13 +56,13 @@ def plan_round(
     live = ports.buckets.in_order(topic, {}) if choice.everything else nearest(ports, topic, unreadable={})
     buckets = {each.id: each for each in live if each.object_name not in names}
     now_ms = ports.clock.now_ms()
-    tombstones = certain_tombstones(ports, state, list(buckets.values()))
+    tombstones = [each for each in ports.tombstones.all(topic) if each.certain]
     own = frozenset(written)
     others = [each for each in buckets.values() if each.object_name not in own]
-    dead = NOTHING_DEAD if tombstones is None else dead_of(state, others, tombstones, now_ms)
+    dead = dead_of(state, others, tombstones, now_ms)
     most = most_of(MergeSize.SMALL if choice.split else MergeSize.LARGE)
     limit, first_slot = state.settings.max_buckets, state.planned
-    cancelled = b"".join(sorted(id_bytes(each.id) for each in tombstones or () if each.slot >= first_slot))
+    cancelled = b"".join(sorted(id_bytes(each.id) for each in tombstones if each.slot >= first_slot))
     merges: list[MergeWork] = []
     while len(merges) < most_merges:
         merge = choose(

@@ -90,11 +90,6 @@ class Dead:
 NOTHING_DEAD = Dead()
 
 
-def may_keep_all(state: TopicState, buckets: Iterable[Bucket]) -> bool:
-    """Returns whether a topic is so small that no ledger is rewritten, whatever share is dead."""
-    return not state.settings.strict_erasure and sum(each.size_bytes for each in buckets) <= SLACK_BYTES
-
-
 def dead_of(state: TopicState, buckets: Sequence[Bucket], tombstones: Iterable[Tombstone], now_ms: int) -> Dead:
     """Estimates the dead bytes of a topic's ledgers from their buckets. Reads nothing.
 
