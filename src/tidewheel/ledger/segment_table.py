@@ -63,7 +63,7 @@ class SegmentTable(Sequence[Segment]):
             if record[4] >= until_ms:
                 break
             if record[5] >= from_ms:
-                found.append(_segment(*record))
+                found.append(Segment(*record))
         return tuple(found)
 
     def __len__(self) -> int:
@@ -87,11 +87,11 @@ class SegmentTable(Sequence[Segment]):
 
     def _read(self) -> tuple[Segment, ...]:
         if self._all is None:
-            self._all = tuple(_segment(*record) for record in self._records())
+            self._all = tuple(Segment(*record) for record in self._records())
         return self._all
 
     def _records(self) -> Iterator[tuple[int, int, int, int, int, int, int]]:
-        """Yields each segment's offset, length, rows, raw_bytes, first and last time, and first_tail."""
+        """Yields the numbers of each segment, in the order of its fields."""
         numbers = varints(self._raw)
         offset, last_ms = next(numbers), 0
         for length, rows, raw_bytes, gap_ms, span_ms, first_tail in zip(*[numbers] * _SEGMENT_NUMBERS, strict=True):
@@ -157,17 +157,3 @@ def varints(data: bytes) -> Iterator[int]:
             found = shift = 0
         elif shift > 77:
             raise ValueError("a number has no end")
-
-
-def _segment(
-    offset: int, length: int, rows: int, raw_bytes: int, first_ms: int, last_ms: int, first_tail: int
-) -> Segment:
-    return Segment(
-        offset=offset,
-        length=length,
-        rows=rows,
-        raw_bytes=raw_bytes,
-        first_deliver_at_ms=first_ms,
-        last_deliver_at_ms=last_ms,
-        first_tail=first_tail,
-    )

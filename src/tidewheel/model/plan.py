@@ -18,7 +18,7 @@ from tidewheel.model.message import ID_TAIL_BITS, MessageId, id_bytes
 from tidewheel.model.untrusted import decompressed, json_object_of, text, whole
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A run of a ledger's rows, readable alone with one range GET.
 
