@@ -113,8 +113,8 @@ def schedule(ports: Ports, topic: str, slot: int, settings: TopicSettings) -> bo
     return True
 
 
-def schedule_again(ports: Ports, topic: str) -> bool:
-    """Creates the missing schedule of a next slot, and sets the next check. Returns False if the scheduler refused.
+def schedule_again(ports: Ports, topic: str) -> None:
+    """Creates the missing schedule of a next slot, and sets the next check.
 
     A caller without access to schedules lowered the next slot. If it stops between the two, or the scheduler refuses,
     the next sweep does both again. The schedule is created even for a next slot that is due, because the sweep may have
@@ -123,11 +123,10 @@ def schedule_again(ports: Ports, topic: str) -> bool:
     for _ in range(_ATTEMPTS):
         state = ports.topic_states.read(topic)
         if state is None or state.next_check_ms != AT_ONCE_MS:
-            return True
+            return
         if state.next_slot is not None and not schedule(ports, topic, state.next_slot, state.settings):
-            return False
+            return
         if ports.topic_states.set_collect_at(
             state, state.collect_at_ms, state.check_at(state.next_slot, state.collect_at_ms)
         ):
-            return True
-    return True
+            return

@@ -36,7 +36,6 @@ class SweepResult:
         orphans: the deletions of the daily orphan sweep in this portion; None if the daily sweep was not due.
         payloads: large bodies that were deleted.
         lock: held while a count is raised, because topics and deliveries are handled side by side.
-        refused_schedules: missing schedules that the scheduler refused.
         large: topics whose next merge is too large for a function.
         ended: deleted topics, some of which may have left objects or items.
         left: actions for which there was no time.
@@ -54,7 +53,6 @@ class SweepResult:
     tried: set[tuple[str, str]] = field(default_factory=set)
     orphans: Orphans | None = None
     payloads: int = 0
-    refused_schedules: int = 0
     ended: list[str] = field(default_factory=list)
     left: int = 0
     held: dict[str, Exception] = field(default_factory=dict)

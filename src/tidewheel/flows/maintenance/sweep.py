@@ -52,8 +52,6 @@ before it are over, and what it has begun by then is done. Each kind works on `s
 one live view."""
 _INDEX_S = 30
 """How long a sweep reads the index of checks. Shards that were not read then count as failed."""
-_MOST_REFUSED_SCHEDULES = 3
-"""A sweep asks for no more schedules after so many refusals. The next sweep asks again."""
 _DELETIONS_MS = 60_000
 """How long one sweep deletes the rest of deleted topics. The limit leaves time for the daily work, and the next sweep
 continues."""
@@ -90,7 +88,7 @@ def sweep(
     if not unread:  # else the figures would be too good
         _in_time(ports, swept, "health", lambda: tell_health(due, states), ends_ms["health"])
     missing = [topic for topic in due.topics if topic in states and states[topic].next_check_ms == AT_ONCE_MS]
-    _all(ports, swept, missing, lambda topic: _create_schedule(ports, topic, swept), ends_ms["schedules"])
+    _all(ports, swept, missing, lambda topic: schedule_again(ports, topic), ends_ms["schedules"])
     deliveries, parks = in_turn(due.deliveries), by_owner(due.parks)
     _all(ports, swept, deliveries, lambda key: check_delivery(ports, key, swept), ends_ms["deliveries"])
     _all(ports, swept, parks, lambda keys: check_parks(ports, keys, swept), ends_ms["parks"])
@@ -145,17 +143,6 @@ def _dispatch_overdue(
     _all(ports, swept, overdue, lambda topic: _start_dispatch(ports, topic, swept), ends_ms)
 
 
-def _create_schedule(ports: Ports, topic: str, swept: SweepResult) -> None:
-    """Creates the missing schedule of a topic's next slot, unless the scheduler refuses each try.
-
-    A scheduler that does not answer would take the time of all other work.
-    """
-    if swept.refused_schedules >= _MOST_REFUSED_SCHEDULES or schedule_again(ports, topic):
-        return
-    with swept.lock:
-        swept.refused_schedules += 1
-
-
 def _start_large(ports: Ports, swept: SweepResult) -> None:
     if start_large(ports, swept.large):
         swept.merging += swept.large
@@ -184,13 +171,13 @@ def _sweep_payloads(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
 
 
 def _all(
-    ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
+    ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], object], ends_ms: int
 ) -> None:
     """Calls `look_after` for things side by side."""
     ports.parallel(lambda thing: _in_time(ports, swept, thing, lambda: look_after(thing), ends_ms), things)
 
 
-def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[], None], ends_ms: int) -> None:
+def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[], object], ends_ms: int) -> None:
     """Runs an action if time is left. Notes a failure."""
     if ports.clock.now_ms() >= ends_ms:
         with swept.lock:
