@@ -162,8 +162,6 @@ def _read(range_bytes: bytes | memoryview, segment: Segment, columns: Sequence[s
 
 
 def _disagreement(table: pa.Table, segment: Segment) -> str | None:
-    if table.num_rows != segment.rows:
-        return f"{table.num_rows} rows instead of {segment.rows}"
     unknown = _unknown_values(table)
     if unknown is not None:
         return unknown
