@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidewheel.aws.tries import AWS_ERRORS
 from tidewheel.client.connection import Connection
@@ -80,15 +80,13 @@ def begin(core: Core, topic: str, subscription: str, generation: str | None = No
     return claims
 
 
-def check_receive(max_messages: int, wait_s: int, name: str = "max_messages") -> None:
+def check_receive(max_messages: int, wait_s: int) -> None:
     """Raises InvalidValue unless SQS accepts these arguments."""
-    check_whole(name, max_messages, 1)
+    check_whole("max_messages", max_messages, 1)
     check_whole("wait_s", wait_s, 0, MAX_WAIT_S, more=", SQS's longest poll in seconds")
 
 
-def receive(
-    sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int, *, hidden_s: int | None = None
-) -> list[ReceivedMessage]:
+def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
     """Receives up to max_messages, each once, without the bodies kept in S3.
 
     Up to ten are one call of SQS. Of several calls, only the first waits. If a later call fails, the messages taken so
@@ -96,12 +94,8 @@ def receive(
     call gives nothing new, and a message has its last receipt handle. A message that Tidewheel did not deliver is
     skipped with a warning: it comes again after its visibility time-out, until the queue's dead-letter policy removes
     it.
-
-    Args:
-        hidden_s: the visibility time-out. None: the queue's own.
     """
     found: dict[str, ReceivedMessage | None] = {}  # by SQS's MessageId, which differs between copies
-    hidden: Any = {} if hidden_s is None else {"VisibilityTimeout": hidden_s}
     new = True
     while new and len(found) < max_messages:
         try:
@@ -111,7 +105,6 @@ def receive(
                 WaitTimeSeconds=0 if found else wait_s,
                 MessageAttributeNames=["All"],
                 MessageSystemAttributeNames=["ApproximateReceiveCount"],
-                **hidden,
             )
         except AWS_ERRORS:
             if not any(found.values()):
