@@ -43,7 +43,6 @@ EXPLAINED = (
         why="Lambda puts asynchronous calls there that failed for good",
     ),
     Rule(roles=(DISPATCH, SWEEP), actions="s3:*Version*", where="S3*", why="no topic here has strict erasure"),
-    Rule(roles=(COMPACT,), actions="dynamodb:Query", where="table/T*", why="no topic here has more than 64 KiB"),
 )
 
 
