@@ -16,7 +16,7 @@ from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.flows.delivery.work import do_task
-from tidewheel.flows.maintenance.collect import Collected, collect
+from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.due_checks import SweepResult
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge
 from tidewheel.flows.maintenance.sweep import sweep
@@ -328,7 +328,7 @@ class Triggers:
             self.world.exercised["dispatch: parts left to the work queue"] += done.enqueued_parts
             self._only_expected(done.failures, topic)
             if done.collect:
-                self._collected(collect(ports, topic))
+                collect(ports, topic)
 
         def ended(task: Task) -> None:
             if (task.error is not None or task.dead) and called.tried < len(RETRY_MS):
@@ -337,11 +337,6 @@ class Triggers:
                 self.calls.append(Call(topic=topic, at_ms=again_ms, tried=called.tried + 1))
 
         self.world.start("dispatch", call, topic=topic, limit_ms=DISPATCH_MS, ended=ended)
-
-    def _collected(self, done: Collected | None) -> None:
-        if done is not None:
-            self.world.exercised["collect: buckets"] += done.buckets
-            self.world.exercised["collect: plans"] += done.plans
 
     # ---- sweep
     def _sweep(self) -> None:

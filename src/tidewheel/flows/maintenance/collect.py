@@ -30,7 +30,7 @@ _MOST_PASSED = 1000
 
 @dataclass(slots=True, kw_only=True)
 class Collected:
-    """The counts of a collection.
+    """The result of a collection.
 
     Attributes:
         idle_leftovers: trash can be deleted only after the topic is dispatched once more.
@@ -39,9 +39,6 @@ class Collected:
         rewrite: whether the topic has too many dead bytes. If so, the sweep is asked to start a merge.
     """
 
-    buckets: int = 0
-    plans: int = 0
-    objects: int = 0
     idle_leftovers: bool = False
     next_slot: int | None = None
     held: Exception | None = None
@@ -165,23 +162,17 @@ def _delete(
         if bucket.last_slot < until:
             ports.buckets.delete(topic, bucket.id)
             delete({bucket.object_name}.difference(kept))
-            done.buckets += 1
-            done.objects += 1
     _pass(ports, state, [each for each in buckets if until <= each.last_slot < state.planned])
     for trash in all_trash:
         if trash.dead_from <= until and trash.put_ms <= replaced_before_ms:
             delete(name for name in trash.objects if name not in kept)
             ports.merges.delete_trash(topic, trash)
-            done.objects += len(trash.objects)
         else:
             done.left(trash.dead_from)
     for a, b in plans:
         # The end of a plan that cannot be read is not known. What begins at `planned` was planned since.
-        if a in kept_plans:
-            done.left(b)
-        elif a < state.planned and min(b, state.planned) <= until:
+        if a not in kept_plans and a < state.planned and min(b, state.planned) <= until:
             delete_plan(ports, topic, a, kept)
-            done.plans += 1
         else:
             done.left(b)
     last = ports.merges.last_trash(topic)

@@ -59,7 +59,6 @@ class Orphans:
     """
 
     objects: int = 0
-    size_bytes: int = 0
     left: set[str] = field(default_factory=set)
     failures: dict[str, Exception] = field(default_factory=dict)
 
@@ -110,11 +109,10 @@ def _delete(ports: Ports, topic: str, old: list[StoredObject], named: Named, orp
     if _era(state) != _era(ports.topic_states.read(topic)) or (state is None and _is_lost(ports, topic)):
         orphans.left.add(topic)
         return
-    found = [each for each in old if each.name not in kept]
+    names = [each.name for each in old if each.name not in kept]
     erases = state is not None and state.settings.strict_erasure and named is _ledgers_named
-    (ports.objects.erase if erases else ports.objects.delete)(each.name for each in found)
-    orphans.objects += len(found)
-    orphans.size_bytes += sum(each.size_bytes for each in found)
+    (ports.objects.erase if erases else ports.objects.delete)(names)
+    orphans.objects += len(names)
 
 
 def _has_unfinished_import(ports: Ports, topic: str, state: TopicState | None) -> bool:
