@@ -90,7 +90,7 @@ EVERY = [
         "plans": "commit delete ranges read",
         "queues": "enqueue_parks enqueue_parts send",
         "subscriptions": "all read",
-        "tombstones": "all delete_expired ids read",
+        "tombstones": "all ids read",
         "topic_states": "existing raise_collected_until read seal set_collect_at",
         "wheel": "schedule",
     }.items()

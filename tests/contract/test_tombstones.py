@@ -16,17 +16,6 @@ def a_tombstone(slot: int = 100, number: int = 1, **changes: Any) -> Tombstone:
     return Tombstone(slot, a_message_id(number), 5)._replace(**changes)
 
 
-def test_tombstones_go_when_their_slot_is_collected_and_their_time_has_passed(store: Store) -> None:
-    store.topic()
-    for number, (slot, ttl_s) in enumerate([(100, 50), (101, 50), (101, 60), (102, 50), (500, 50)]):
-        store.tombstones.put("orders", Tombstone(slot, a_message_id(number), ttl_s))
-    store.tombstones.delete_expired("orders", 102, 60)
-    assert store.tombstones.ids("orders", 0, 1000) == {a_message_id(number) for number in (2, 3, 4)}
-    store.tombstones.delete_expired("orders", 102, 61)
-    assert store.tombstones.ids("orders", 0, 1000) == {a_message_id(number) for number in (3, 4)}
-    store.tombstones.delete_expired("unknown", 102, 61)
-
-
 def test_tombstones_are_read_by_the_slots_asked_for(store: Store) -> None:
     store.topic()
     for slot in (100, 101, 102, 103, 999, 1000):

@@ -18,7 +18,6 @@ def deleted_plans(monkeypatch: pytest.MonkeyPatch, ranges: list[tuple[int, int]]
     monkeypatch.setattr(collecting, "delete_plan", lambda _ports, _topic, first_slot, _kept: deleted.append(first_slot))
     ports: Any = SimpleNamespace(
         merges=SimpleNamespace(last_trash=lambda _: None),
-        tombstones=SimpleNamespace(delete_expired=lambda *_: None),
         objects=SimpleNamespace(delete=None),
         clock=SimpleNamespace(now_ms=lambda: 0),
     )

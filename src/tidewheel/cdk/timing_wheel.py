@@ -167,7 +167,7 @@ class TimingWheel(Construct):
         for function in (self.dispatch, self.sweep):
             storage.grant_items(function, TOPICS, *ITEM_WRITES)  # both also put trash and records of deliveries
             # Those that are needed for longer are put again.
-            storage.grant_items(function, TOMBSTONES, "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query")
+            storage.grant_items(function, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
             storage.grant_items(function, KEYS, "dynamodb:Query")  # a checkpoint has the keys that no ledger has
             storage.grant_objects(function, "s3:GetObject", "s3:PutObject", prefixes=(CHECKPOINTS,))
             storage.grant_objects(function, "s3:DeleteObject", prefixes=(LEDGERS, PLANS, CHECKPOINTS))
@@ -188,6 +188,7 @@ class TimingWheel(Construct):
         allow(self.sweep, ["lambda:InvokeFunction"], [self.dispatch.function_arn])
         # All items of a deleted topic are deleted.
         storage.grant_items(self.sweep, KEYS, "dynamodb:DeleteItem")
+        storage.grant_items(self.sweep, TOMBSTONES, "dynamodb:DeleteItem")
         storage.grant_items(self.sweep, OF_PACKS, "dynamodb:DeleteItem", "dynamodb:Query")
         # When a topic was deleted.
         storage.grant_items(self.sweep, NOTES, "dynamodb:PutItem")

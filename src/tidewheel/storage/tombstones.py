@@ -108,15 +108,6 @@ class Tombstones(StoredItems):
         named = (item for item in found if _named(items.key_of(item)) is not None)
         return list(items.each_readable(named, items.decode_tombstone, "", {}))
 
-    def delete_expired(self, topic: str, end_slot: int, expired_before_s: int) -> None:
-        """Deletes tombstones of slots below end_slot whose ttl has passed."""
-        for each in self.all(topic):
-            if each.slot >= end_slot:
-                break
-            if each.ttl_s < expired_before_s:
-                key = table_keys.tombstone_key(topic, each.slot, each.id)
-                self._table.delete(key, action="delete_tombstones", topic=topic)
-
     def allow_move(self, topic: str, mover: MessageId, moved: MessageId, ttl_s: int) -> None:
         """Allows a message, before the send, to take another message's place.
 

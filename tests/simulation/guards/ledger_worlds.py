@@ -12,11 +12,9 @@ from tests.simulation.small_world import SmallWorld
 from tidewheel.flows.administration.pause import pause
 from tidewheel.flows.administration.purge import purge
 from tidewheel.flows.administration.subscribe import create_subscription
-from tidewheel.flows.delivery.cancel import cancel
 from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.merge import in_process, merge
-from tidewheel.model.topic_state import new_topic_state
 
 FAR = 100
 """A slot beyond the hour whose ledgers are not merged."""
@@ -169,24 +167,6 @@ def EARLIEST(world: SmallWorld) -> None:
 
     world.want("billing", messages="ab")
     world.act("subscribe", subscribe)
-
-
-@scenario("a cancelled message comes again", "billing", most=0)
-def REDELIVERY(world: SmallWorld) -> None:
-    """The batch of a cancelled message comes again after its slot is collected."""
-    batch = world.send(a=5)
-    message = world.id_of("a")
-    require(
-        bool(cancel(world.service, new_topic_state(TOPIC, "g", world.settings, 0), message, world.clock.now_ms())),
-        "arranging",
-    )
-    world.unwanted.add(("billing", "a"))
-    world.at(4)
-    world.dispatch()
-    world.clock.advance_ms(10 * DAY)
-    world.dispatch()
-    collect(world.service, TOPIC)
-    world.act("ingest", lambda ports: ingest(ports, TOPIC, [batch]))
 
 
 # ---- worlds: orphans

@@ -179,12 +179,6 @@ GUARDS = (
     ),
     Guard("collected_until is a boundary of plans", collecting._until, wrapped(_until_inside_a_plan), worlds.EARLIEST),
     Guard(
-        "a tombstone outlives every redelivery of its message",
-        in_storage("tombstones.delete_expired"),
-        always("ttl_s"),
-        worlds.REDELIVERY,
-    ),
-    Guard(
         "each try of an ingest has an object of its own",
         MemoryObjects.new_attempt,
         reads("_attempts", lambda _: 0),

@@ -179,8 +179,6 @@ def _delete(
     if last is not None:
         done.left(last)
         done.idle_leftovers = last > state.planned
-    # Remaining tombstones need no other collection: the table's TTL deletes them.
-    ports.tombstones.delete_expired(topic, until, ports.clock.now_ms() // 1000)
 
 
 def _pass(ports: Ports, state: TopicState, passed: Sequence[Bucket]) -> None:
