@@ -37,6 +37,7 @@ def main() -> None:
     lock, patches = RLock(), Patches()
     MotoTime(SystemClock()).install()
     patches.set(BaseModel, "__new__", staticmethod(_untracked))
+    patches.speed_up_moto()
     EmulatedTables().install(patches)
     EmulatedSqs(SystemClock(), Condition(lock), virtual=False).install(patches)
     server = Wire(lock, {}, SystemClock(), commit=lambda: None)

@@ -98,6 +98,7 @@ class Emulator:
             self.patches.set(AccountSpecificBackend, "get_session", lambda: moto_session)
             # moto keeps every model that it ever made, for its dashboard. With millions of messages this is a leak.
             self.patches.set(BaseModel, "__new__", staticmethod(_untracked))
+            self.patches.speed_up_moto()
             self.tables.install(self.patches)
             self.sqs.install(self.patches)
             self.schedules.install(self.patches)
