@@ -138,6 +138,9 @@ def install_files(folder: Path, requirements: str, own: Mapping[str, Path], mach
     for name, path in files_of(folder).items():
         if _left_out(name):
             path.unlink()
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
     for name, path in own.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / name)
