@@ -72,13 +72,3 @@ def test_thirty_days_have_the_dispatches_of_what_was_due_and_one_collection_behi
     assert (world.dispatches, world.collections) == (dispatches, 1)
     assert (world.state.next_check_ms, world.state.next_slot) == (None, None)
     assert not (world.service.buckets.all(TOPIC) or world.service.merges.trash(TOPIC))
-
-
-def test_a_tombstone_goes_with_the_first_collection_after_its_time() -> None:
-    """Without a collection, the table's TTL deletes the tombstone."""
-    world = World()
-    one_cancelled(world)
-    world.run(29 * DAY, sweeps=True)
-    assert world.service.tombstones.all(TOPIC)
-    world.collect()
-    assert not world.service.tombstones.all(TOPIC)
