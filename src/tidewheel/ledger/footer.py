@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from tidewheel.ledger.schema import COLUMNS, Column, ColumnType
@@ -39,6 +40,13 @@ I32, I64, STRING, LIST, STRUCT = 5, 6, 8, 9, 12
 
 def varint(value: int) -> bytes:
     """Encodes a number that is not negative."""
+    # A ledger's footers hold thousands of these, nearly all of one to three bytes, and many are equal.
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x20_0000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -47,6 +55,7 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+@lru_cache(maxsize=4096)
 def integer(value: int) -> bytes:
     """Encodes any number."""
     return varint(value << 1 if value >= 0 else ~value << 1 | 1)
