@@ -273,7 +273,7 @@ class PeekIncomplete(TidewheelError):
 
 
 class CorruptPack(TidewheelError):
-    """An ingest message cannot be read. It goes to the queue of refused messages. Nothing else is affected."""
+    """An ingest message cannot be read, and goes to the queue of refused messages. Nothing else is affected."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"not a readable pack: {reason}")

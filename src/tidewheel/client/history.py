@@ -69,7 +69,7 @@ class History(Iterator[SentMessage]):
         return self._last
 
     async def __aiter__(self) -> AsyncIterator[SentMessage]:
-        """Yields the messages in an event loop. They are read in a thread."""
+        """Yields the messages in an event loop, read in a thread."""
         while (found := await asyncio.to_thread(next, self, None)) is not None:
             yield found
 

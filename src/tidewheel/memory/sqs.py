@@ -25,7 +25,7 @@ class MemorySqs:
         changed: locks the queues, and is notified when a message arrives; None: a condition of their own.
         account_id, region: in the queues' names.
         on_demand: whether a queue is created when its URL is first used.
-        numbers: of messages, in the order of arrival. They are in the messages' ids.
+        numbers: of messages, in the order of arrival, in the messages' ids.
         touched: called with a queue's name and a message's id for each change of a message.
 
     Attributes:

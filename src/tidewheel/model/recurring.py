@@ -18,7 +18,7 @@ MAX_NAME_BYTES = 900
 MAX_BODY_BYTES = 256 * 1024
 """A table item has at most 400 KB."""
 _OCCURRENCE = 0x80
-"""The first bit behind the time. It is 0 in the ids of all other messages."""
+"""The first bit behind the time, 0 in the ids of all other messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

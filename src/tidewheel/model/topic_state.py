@@ -29,7 +29,7 @@ from tidewheel.model.wheel import fires_at_ms
 LAYOUT = 1
 """The layout of all data. A newer one is refused. See docs/upgrading.md."""
 ALL_SEALED = 10**12 - 1
-"""The value of `sealed` once a topic is deleted. It is above every slot."""
+"""The value of `sealed` once a topic is deleted, above every slot."""
 PURGE_KEPT_MS = 28 * 86_400_000
 """The longest time that a message can wait for ingest: SQS's 14 days in the queue, and 14 in its dead-letter queue."""
 

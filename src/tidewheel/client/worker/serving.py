@@ -4,7 +4,7 @@ Three kinds of threads share a `Holding`:
 
     receiver   receives as many messages as there is room for
     handlers   one for each message at once; or coroutines in the worker's event loop
-    keeper     acknowledges, keeps messages invisible, gives back. It ends last, after all is acknowledged
+    keeper     acknowledges, keeps messages invisible, gives back. The keeper ends last, after all is acknowledged
 
 If the process is killed, all messages come again within a visibility time-out.
 """
@@ -255,7 +255,7 @@ class Station:
             self._holding.waits.discard(held)
 
     def _end(self, held: Held, error: BaseException | None = None) -> None:
-        """Takes a message out of a handler's hand. It is acknowledged, or comes again after an error."""
+        """Takes a message out of a handler's hand. The message is acknowledged, or comes again after an error."""
         back = isinstance(error, (_Stopped, asyncio.CancelledError))
         with self._lock:
             self._holding.end(held, time.monotonic(), done=error is None)

@@ -45,7 +45,7 @@ class TooLate:
     Attributes:
         id: the message, or its replacement if the message was moved.
         subscriptions: whose consumers have claimed the message. The others get it too.
-        plain: the subscriptions that are declared as plain. They may get the message. All others do not.
+        plain: the subscriptions that are declared as plain, which may get the message. All others do not.
         unseen: likewise, the subscriptions without a declared reader from which no consumer of the SDK has received.
         unread: whether a move found the message in no ledger, so that its body is not known.
         moved: whether the message comes at its new time, to all subscriptions.

@@ -148,7 +148,7 @@ def complete(job: Job, work: Work, given: Input, staged: Staged | None) -> Impor
 
     Args:
         given: this run's input.
-        staged: what this run's tasks have written. It counts if it is the first to be recorded.
+        staged: what this run's tasks have written. The first to be recorded counts.
 
     Raises:
         InvalidValue: another import has the token, there is no folder for the rejected rows, or it is too late.

@@ -23,7 +23,7 @@ Present = Callable[[Collection[str]], Columns]
 MALFORMED = "the line is malformed"
 """The problem of a line that is no row."""
 ENCODING = "tidewheel.encoding"
-"""A column of JSON lines. It is `bytes` if the body is base64, as in the rejects of binary bodies."""
+"""A column of JSON lines, `bytes` if the body is base64, as in the rejects of binary bodies."""
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
