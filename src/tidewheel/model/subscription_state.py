@@ -131,7 +131,7 @@ class Tally(NamedTuple):
 
     Attributes:
         sent: the queue took them. Copies count.
-        parked: the queue did not take them. Sent later, unless they expire or are purged until then.
+        parked: the queue did not take them. Sent later, unless expired or purged until then.
         refused: SQS refused them permanently.
         expired, purged: they were dropped for this reason. Purged ones count before the filter.
         lost: they could not be read, and were given up.

@@ -65,7 +65,7 @@ class Consumer:
 
     @patient()
     def claim(self, message: ReceivedMessage) -> bool:
-        """Returns whether to handle a message from `decode`. Otherwise acknowledge it: it counts as dropped.
+        """Returns whether to handle a message from `decode`. Otherwise acknowledge the message, counted as dropped.
 
         This claims a message that can be cancelled until a consumer has it. All other ways to receive do so too.
 
