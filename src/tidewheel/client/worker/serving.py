@@ -261,7 +261,8 @@ class Station:
             self._holding.end(held, time.monotonic(), done=error is None)
             if back:
                 self._gives_back.append(held)
-            self._room.notify()
+            if self._holding.room():
+                self._room.notify()
             soon = back or self._holding.acknowledges or self._stop.is_set()
         if soon:
             self._soon.set()
