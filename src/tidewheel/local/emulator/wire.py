@@ -370,7 +370,10 @@ class HttpServer:
         if refusal is not None:
             return HTTPStatus.FORBIDDEN, {}, f"Refused: {refusal}.\n"
         # Read before the lock is taken, so that a slow sender does not hold up other requests.
-        length = int(environ.get("CONTENT_LENGTH") or 0)
+        length_text = environ.get("CONTENT_LENGTH") or "0"
+        if not (length_text.isascii() and length_text.isdigit()):
+            return HTTPStatus.BAD_REQUEST, {}, f"Refused: Content-Length is {length_text!a}.\n"
+        length = int(length_text)
         body = environ["wsgi.input"].read(length) if length else b""
         if length:
             environ["wsgi.input"] = BytesIO(body)
