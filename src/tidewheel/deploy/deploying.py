@@ -125,14 +125,12 @@ class Deployment:
         self._announce(environment)
         change_set, changes = None, all_new(template)
         prepare = partial(self._assets.prepare, self._region, parameters[ASSETS_KEY])
+        if before is not None and not self._assets.has():
+            if plan:
+                raise DeployRefused(f"the S3 bucket {self._assets.name} is gone: tidewheel deploy makes it again")
+            prepare()
         with ExitStack() as unless_done:
             if before is not None:
-                if not self._assets.has():
-                    if plan:
-                        raise DeployRefused(
-                            f"the S3 bucket {self._assets.name} is gone: tidewheel deploy makes it again"
-                        )
-                    prepare()
                 tags = {each["Key"]: each for each in (*before.get("Tags", ()), *request.get("Tags", ()))}
                 request["Tags"] = [*tags.values()]
                 change_set = self._change_set(template, unless_done, new=False, **request)

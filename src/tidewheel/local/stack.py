@@ -260,7 +260,9 @@ def _has(message: MemoryMessage, id: str) -> bool:
     """Returns whether a queue's message is a copy or a retry of the message with an id."""
     with suppress(InvalidValue):
         header = message.message_attributes.get(HEADER_ATTRIBUTE, {}).get("StringValue", "")
-        return id in header and id in ((it := parse_received(_as_received(message))).id, it.original_id)
+        if id in header:
+            received = parse_received(_as_received(message))
+            return id in (received.id, received.original_id)
     return False
 
 

@@ -171,13 +171,13 @@ def _sweep_payloads(ports: Ports, swept: SweepResult, ends_ms: int) -> None:
 
 
 def _all(
-    ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], object], ends_ms: int
+    ports: Ports, swept: SweepResult, things: Sequence[_Thing], look_after: Callable[[_Thing], None], ends_ms: int
 ) -> None:
     """Calls `look_after` for things side by side."""
     ports.parallel(lambda thing: _in_time(ports, swept, thing, lambda: look_after(thing), ends_ms), things)
 
 
-def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[], object], ends_ms: int) -> None:
+def _in_time(ports: Ports, swept: SweepResult, what: object, action: Callable[[], None], ends_ms: int) -> None:
     """Runs an action if time is left. Notes a failure."""
     if ports.clock.now_ms() >= ends_ms:
         with swept.lock:
