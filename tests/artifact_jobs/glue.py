@@ -23,6 +23,7 @@ from zipfile import ZipFile
 import pyspark
 
 from tests.conftest import REPOSITORY
+from tests.spark.conftest import QUICK_COMPILER
 from tidewheel.bundling.pinned_packages import GLUE, index_for_uv, pinned, uv
 
 GLUE_HAS = ("boto3", "botocore", "jmespath", "numpy", "pandas", "python-dateutil", "s3transfer", "six", "urllib3")
@@ -136,6 +137,8 @@ class Glue:
             "spark.driver.bindAddress=127.0.0.1",
             "spark.driver.memory=1g",
             "spark.ui.enabled=false",
+            f"spark.driver.extraJavaOptions={QUICK_COMPILER}",
+            f"spark.executor.extraJavaOptions={QUICK_COMPILER}",
             f"spark.local.dir={home}",
             f"spark.sql.warehouse.dir={home / 'warehouse'}",
         ]

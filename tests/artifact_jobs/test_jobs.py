@@ -21,6 +21,7 @@ from benchmarks.process_memory import tree
 from tests.artifact_jobs.aws import KEPT
 from tests.artifact_jobs.deployment import Deployment
 from tests.artifact_jobs.glue import Glue, Run
+from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.flows.maintenance.checkpoint import checkpoint_topic
 from tidewheel.model.message import Message
 
@@ -87,6 +88,7 @@ def test_merge_buckets_runs_on_executors_of_which_one_dies_while_its_credentials
     deployment.create_topic("merged")
     for seed in range(LEDGERS):
         deployment.send("merged", some_messages(seed))
+    dispatch(deployment.service, "merged")  # else a merge waits a minute for the dispatch that is due
     before = deployment.rows("merged")
     assert (deployment.ledgers("merged"), before.total()) == (LEDGERS, LEDGERS * A_LEDGER)
     cluster = {"master": "local-cluster[2,1,1024]", "conf": ["spark.speculation=true"]}
