@@ -37,8 +37,7 @@ from tidewheel.flows.delivery.ingest import ingest
 from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.merge import in_process, merge
 from tidewheel.flows.maintenance.sweep import sweep
-from tidewheel.flows.ports.queues import QueueMessage, Refusal
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize, QueueMessage, Refusal
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Encoding
 from tidewheel.model.pack import Pack

@@ -25,7 +25,7 @@ from tidewheel.aws.s3_objects import S3Objects
 from tidewheel.aws.service import client_config
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.ingest import ingest
-from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports import in_order
 from tidewheel.ledger.rows import pack_rows
 from tidewheel.memory import MemorySqs, MemoryWheel
 from tidewheel.memory.service import memory_queues

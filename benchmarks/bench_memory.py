@@ -31,7 +31,7 @@ from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.flows.administration.subscribe import create_subscription
 from tidewheel.flows.delivery.dispatch import dispatch
-from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports import in_order
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows

@@ -35,7 +35,7 @@ from benchmarks.bench_function_time import OwnTime
 from benchmarks.waiting import SEGMENT_ROWS, SLOT_MS, waiting_ledger
 from tidewheel.aws.service import Service
 from tidewheel.flows.maintenance.consider_merge import consider_merge
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.ledger.ledger import encode_ledger, rows_table
 from tidewheel.ledger.rows import sort_rows

@@ -34,7 +34,7 @@ FIRST_SWEEP_S, NEXT_SWEEPS_S = 300.0, 1_800.0
 """A sweep enqueues the open parts of a delivery 150 to 450 s after the hand-out, and then after each `redrive_s`."""
 _BOTO_TRIES, _BOTO_WAIT_S = 2, 1.0
 _PERSISTENT = 4
-"""Tries of `flows.ports.parallel.persistently`."""
+"""Tries of `flows.ports.persistently`."""
 Wait = Iterator[float]
 
 

@@ -11,7 +11,7 @@ from tests.stored import altered
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports.queues import QueueMessage, Refusal
+from tidewheel.flows.ports import QueueMessage, Refusal
 from tidewheel.local import MemoryTidewheel
 from tidewheel.memory import MemoryService, MemorySqs
 from tidewheel.memory.service import memory_queues

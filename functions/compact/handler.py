@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.flows.maintenance.merge import in_process, merge
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 from tidewheel.model.settings import MAX_FUNCTION_S
 from tidewheel.model.topic import check_name
 from tidewheel.telemetry import metrics

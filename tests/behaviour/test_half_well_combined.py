@@ -10,7 +10,7 @@ import pytest
 
 from tests.behaviour.test_half_well_sending import TOPIC, Sending, once
 from tidewheel import Message
-from tidewheel.flows.ports.queues import Refusal
+from tidewheel.flows.ports import Refusal
 from tidewheel.model.subscription_state import State
 
 

@@ -13,7 +13,7 @@ from tests.half_well import HalfWell
 from tests.recorded_queues import RecordedTidewheel
 from tests.stored import stored
 from tidewheel import Message, Tidewheel
-from tidewheel.flows.ports.queues import Refusal
+from tidewheel.flows.ports import Refusal
 from tidewheel.model.subscription_state import State
 
 TOPIC = "orders"

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from tests.contract.builders import a_message_id
 from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable, SqsError
-from tidewheel.flows.ports.queues import QueueMessage
+from tidewheel.flows.ports import QueueMessage
 from tidewheel.local.emulator import Emulator
 from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient

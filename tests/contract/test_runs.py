@@ -9,7 +9,7 @@ from botocore.stub import Stubber
 from tests.contract.aws_resources import client
 from tidewheel.aws.runs import AwsRuns
 from tidewheel.errors import NotConfigured
-from tidewheel.flows.ports.runs import MergeSize, Runs
+from tidewheel.flows.ports import MergeSize, Runs
 from tidewheel.memory import MemoryRuns
 
 INVOKE = {"FunctionName": "the-compact", "InvocationType": "Event", "Payload": b'{"topic": "orders"}'}

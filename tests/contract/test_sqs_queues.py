@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.contract.builders import a_message_id
 from tidewheel.aws.sqs_queues import ATTEMPTS, SqsQueues, refused_body
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports.queues import QueueMessage
+from tidewheel.flows.ports import QueueMessage
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.park import ParkKey
 from tidewheel.model.received import header_text

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from tests.contract.aws_resources import client
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.clock import ManualClock
-from tidewheel.flows.ports.wheel import Wheel
+from tidewheel.flows.ports import Wheel
 from tidewheel.memory import MemoryWheel
 
 NOW_MS = 1_769_817_600_000  # 2026-01-31T00:00:00Z

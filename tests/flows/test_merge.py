@@ -20,7 +20,7 @@ from tidewheel.flows.maintenance.consider_merge import consider_merge
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge
 from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.merge_rows import MergeWork
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 from tidewheel.flows.waiting.find import find_message
 from tidewheel.flows.waiting.peek import peek_messages
 from tidewheel.ledger.rows import sorted_order

@@ -26,8 +26,7 @@ from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.merge_swaps import APART_MS, LONGEST_WAIT_MS, QUIET_MS
 from tidewheel.flows.maintenance.orphans import ORPHAN_GRACE_S
-from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.ports.tasks import RUNS_AGAIN, InThisProcess, Item, Result
+from tidewheel.flows.ports import RUNS_AGAIN, InThisProcess, Item, MergeSize, Result
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.message import MessageId, id_bytes
 from tidewheel.model.settings import TopicSettings

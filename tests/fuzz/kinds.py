@@ -20,8 +20,7 @@ from tidewheel.flows.delivery.due_rows import due_rows
 from tidewheel.flows.delivery.parking import parked_rows
 from tidewheel.flows.delivery.sending import queue_messages
 from tidewheel.flows.maintenance.payloads import _marks
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports import Ports, in_order
 from tidewheel.ledger.bucket import Bucket, Tail, encode_tail
 from tidewheel.ledger.inspection import inspect
 from tidewheel.ledger.ledger import decode_segment

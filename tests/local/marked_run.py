@@ -15,7 +15,7 @@ from typing import Any
 from tests.conftest import SKEW, TOPIC, Orders
 from tests.packs import pack_of
 from tidewheel.aws.sqs_queues import SqsQueues
-from tidewheel.flows.ports.queues import Refusal
+from tidewheel.flows.ports import Refusal
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.checksum import sealed
 from tidewheel.model.message import Message

@@ -14,7 +14,7 @@ from tests.simulation.promises import Violation
 from tests.stored_ports import STORED_PORTS
 from tidewheel.clock import ManualClock
 from tidewheel.errors import ConcurrentModification, PartLeased
-from tidewheel.flows.ports.parallel import in_order
+from tidewheel.flows.ports import in_order
 from tidewheel.memory import MemoryService
 
 _PASSES_ON = ("new_",)

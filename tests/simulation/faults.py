@@ -23,8 +23,7 @@ from tests.stored_ports import TABLE_PORTS
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, CorruptLedger, ObjectMissing, QueueUnavailable
 from tidewheel.flows.delivery.parking import parked_rows
-from tidewheel.flows.ports.parallel import in_order
-from tidewheel.flows.ports.queues import QueueMessage, Refusal
+from tidewheel.flows.ports import QueueMessage, Refusal, in_order
 from tidewheel.ledger.bucket import Bucket, BucketId
 from tidewheel.memory import MemoryService
 from tidewheel.model.checked_clock import CheckedClock

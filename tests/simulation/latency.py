@@ -27,7 +27,7 @@ from tests.simulation.interleaving import Died, Task, at_work
 from tidewheel import deadline
 from tidewheel.aws.tries import FUNCTION
 from tidewheel.errors import OutOfTime
-from tidewheel.flows.ports.parallel import Parallel, in_order
+from tidewheel.flows.ports import Parallel, in_order
 from tidewheel.memory.service import TABLE
 from tidewheel.storage.storage import Storage
 from tidewheel.storage.table import Table

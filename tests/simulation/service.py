@@ -43,7 +43,7 @@ from tidewheel.clock import ManualClock
 from tidewheel.errors import UnknownSubscription
 from tidewheel.flows.administration.pause import resume
 from tidewheel.flows.maintenance import retention
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 from tidewheel.ledger import ledger
 from tidewheel.model import settings
 from tidewheel.model.settings import TopicSettings

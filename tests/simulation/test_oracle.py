@@ -15,7 +15,7 @@ from tidewheel.client.outcome import Known, Outcome, Place
 from tidewheel.flows.delivery import commit, deliver, drain, due_rows, planning, sending
 from tidewheel.flows.delivery.keys import _Settling
 from tidewheel.flows.maintenance import collect, payloads
-from tidewheel.flows.ports.queues import QueueMessage
+from tidewheel.flows.ports import QueueMessage
 from tidewheel.model import tombstone
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
 from tidewheel.model.tombstone import Tombstone

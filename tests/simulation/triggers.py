@@ -20,8 +20,7 @@ from tidewheel.flows.maintenance.collect import collect
 from tidewheel.flows.maintenance.due_checks import SweepResult
 from tidewheel.flows.maintenance.merge import Merged, in_process, merge
 from tidewheel.flows.maintenance.sweep import sweep
-from tidewheel.flows.ports.runs import MergeSize
-from tidewheel.flows.ports.tasks import Item, Result
+from tidewheel.flows.ports import Item, MergeSize, Result
 from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import record_of
 from tidewheel.model.message import id_text

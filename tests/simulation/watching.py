@@ -12,7 +12,7 @@ from tests.simulation.lasting import FAULTY_TOPIC
 from tests.simulation.promises import Promises, Reader, Repeated, Sent, TopicLife, Violation
 from tests.simulation.world import LONGEST_MS, MAX_SKEW_MS, World
 from tests.stored import TopicItems, stored
-from tidewheel.flows.ports.queues import QueueMessage
+from tidewheel.flows.ports import QueueMessage
 from tidewheel.model.message import MessageId, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.recurring import occurrence_id
 from tidewheel.model.topic_state import TopicState

@@ -26,7 +26,7 @@ from tidewheel.flows.maintenance.merge import in_process
 from tidewheel.flows.maintenance.merge_outputs import SideBySide
 from tidewheel.flows.maintenance.merge_planning import Merge, Window, choose
 from tidewheel.flows.maintenance.merge_rows import MergeWork
-from tidewheel.flows.ports.tasks import Tasks
+from tidewheel.flows.ports import Tasks
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads
 from tidewheel.ledger.bucket import Bucket, bucket_id, content_id

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidewheel.errors import TaskFailed
-from tidewheel.flows.ports.tasks import RUNS_AGAIN, InThisProcess, Tasks
+from tidewheel.flows.ports import RUNS_AGAIN, InThisProcess, Tasks
 from tidewheel.jobs.tasks import InThreads
 from tidewheel.spark.tasks import OnSpark
 

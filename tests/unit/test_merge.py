@@ -28,7 +28,7 @@ from tidewheel.flows.maintenance.merge_planning import (
     choose,
     windows,
 )
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 from tidewheel.ledger.bucket import Bucket, BucketId
 
 SLOT_MS = 300_000

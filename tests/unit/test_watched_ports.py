@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidewheel.flows.ports.queues import Queues
-from tidewheel.flows.ports.wheel import Wheel
+from tidewheel.flows.ports import Queues, Wheel
 from tidewheel.telemetry.watched import WatchedQueues, WatchedWheel
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from tidewheel.errors import NotConfigured
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient

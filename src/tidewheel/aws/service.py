@@ -19,8 +19,7 @@ from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.aws.tries import FUNCTION, HINT, Tries
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import Parallel, in_order
+from tidewheel.flows.ports import Parallel, Ports, in_order
 from tidewheel.model.checked_clock import CheckedClock
 from tidewheel.model.settings import ServiceSettings
 from tidewheel.storage.table import Table

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from tidewheel import deadline
 from tidewheel.errors import QueueUnavailable
-from tidewheel.flows.ports.queues import QueueMessage, Refusal
+from tidewheel.flows.ports import QueueMessage, Refusal
 from tidewheel.model.marks import across_items
 from tidewheel.model.message import HEADER_ATTRIBUTE, SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, pack_body

@@ -19,7 +19,7 @@ from tidewheel.aws.tries import JOB
 from tidewheel.client.connection import Connection
 from tidewheel.clock import Clock
 from tidewheel.errors import InvalidValue
-from tidewheel.flows.ports.tasks import Tasks
+from tidewheel.flows.ports import Tasks
 from tidewheel.flows.recovery.scan import LedgerScan, ScanRange
 from tidewheel.jobs.location import Location
 from tidewheel.jobs.tasks import InThreads

@@ -2,7 +2,7 @@
 
 | implementation | runs tasks |
 |---|---|
-| `tidewheel.flows.ports.tasks.InThisProcess` | one after the other, here |
+| `tidewheel.flows.ports.InThisProcess` | one after the other, here |
 | `InThreads` | side by side, in threads of this process |
 | `tidewheel.spark.tasks.OnSpark` | on Spark's workers |
 """
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from time import sleep
 
-from tidewheel.flows.ports.tasks import Item, Result
+from tidewheel.flows.ports import Item, Result
 
 _END_AGAIN_S = 0.05
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tidewheel.clock import Clock
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 from tidewheel.local.memory_functions import MemoryFunctions
 from tidewheel.local.pump import Invocation, Kind, Trigger
 from tidewheel.local.sweep_work import SweepWork

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidewheel.aws.sqs_queues import SqsQueues
 from tidewheel.clock import Clock
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import Parallel, in_order
+from tidewheel.flows.ports import Parallel, Ports, in_order
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.objects import MemoryObjects
 from tidewheel.memory.sqs import MemorySqs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize
 from tidewheel.model.wheel import schedule_name, schedule_prefix
 
 

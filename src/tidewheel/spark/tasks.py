@@ -12,7 +12,7 @@ from pyspark import Accumulator, AccumulatorParam, InheritableThread, SparkConte
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tidewheel.errors import TaskFailed
-from tidewheel.flows.ports.tasks import RUNS_AGAIN, Item, Result
+from tidewheel.flows.ports import RUNS_AGAIN, Item, Result
 from tidewheel.spark.session import TRIES
 
 _CANCEL_AGAIN_S = 0.2

@@ -10,8 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.clock import Clock
-from tidewheel.flows.ports.queues import QueueMessage, Queues, Refusal
-from tidewheel.flows.ports.wheel import Wheel
+from tidewheel.flows.ports import QueueMessage, Queues, Refusal, Wheel
 
 if TYPE_CHECKING:
     from botocore.hooks import BaseEventHooks

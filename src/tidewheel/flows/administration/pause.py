@@ -8,7 +8,7 @@ from typing import Any
 
 from tidewheel.clock import Clock
 from tidewheel.errors import ConcurrentModification, QueueUnavailable, UnknownSubscription
-from tidewheel.flows.ports.queues import Queues
+from tidewheel.flows.ports import Queues
 from tidewheel.model.park import Park, ParkKey
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.storage.storage import Storage

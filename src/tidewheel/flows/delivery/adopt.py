@@ -17,8 +17,7 @@ from tidewheel.errors import TopicReplaced
 from tidewheel.flows.delivery.cancel import cancel_as_sent
 from tidewheel.flows.delivery.ingest_batch import NamedPack
 from tidewheel.flows.delivery.refusing import PendingPacks
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import each_alone
+from tidewheel.flows.ports import Ports, each_alone
 from tidewheel.model.message import MAX_MESSAGE_BYTES, id_deliver_at_ms
 from tidewheel.model.pack import Cancellation, Pack, outgoing, with_messages
 from tidewheel.model.pack import packs as packs_of

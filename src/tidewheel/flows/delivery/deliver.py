@@ -18,8 +18,7 @@ from tidewheel.flows.delivery.due_rows import due_rows, rows_for, rows_of, witho
 from tidewheel.flows.delivery.parking import park_rest
 from tidewheel.flows.delivery.plan_again import plan_at, segments_of_unindexed
 from tidewheel.flows.delivery.unread import is_of_object, lost_objects, notes_of, unread_of
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import persistently
+from tidewheel.flows.ports import Ports, persistently
 from tidewheel.ledger.rows import without_repeats
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.message import id_bytes

@@ -10,8 +10,7 @@ import pyarrow as pa
 from tidewheel.flows.delivery import sending
 from tidewheel.flows.delivery.due_rows import rows_for, without_expired, without_ids, without_purged
 from tidewheel.flows.delivery.parking import DrainHint, encoded, enqueue_drains, mark_broken, park_rows
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import each_alone
+from tidewheel.flows.ports import Ports, each_alone
 from tidewheel.model.message import id_bytes
 from tidewheel.model.subscription_state import State, SubscriptionState
 from tidewheel.model.topic_state import TopicState

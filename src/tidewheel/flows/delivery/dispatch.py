@@ -29,8 +29,7 @@ from tidewheel.flows.delivery.commit import schedule
 from tidewheel.flows.delivery.occurrences import end_of_part
 from tidewheel.flows.delivery.planning import DueBuckets, make_plan, next_work_of
 from tidewheel.flows.delivery.recur import all_recurring, note_missed
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import each_alone
+from tidewheel.flows.ports import Ports, each_alone
 from tidewheel.model.marks import hand_outs_together, item_count
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, Plan
 from tidewheel.model.settings import LEASE_MS

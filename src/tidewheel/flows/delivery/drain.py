@@ -12,8 +12,7 @@ from tidewheel.flows.administration.pause import activate, drop_parks, wake_park
 from tidewheel.flows.delivery import sending
 from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.delivery.parking import DrainHint, enqueue_drains, mark_broken, park_rows, parked_rows
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import persistently
+from tidewheel.flows.ports import Ports, persistently
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.park import Park, ParkKey, least_tried
 from tidewheel.model.settings import LEASE_MS

@@ -20,8 +20,7 @@ from typing import NamedTuple
 from tidewheel import deadline
 from tidewheel.errors import ConcurrentModification, CorruptMetadata, InvalidValue, NewerRelease
 from tidewheel.flows.delivery.cancel import cancel_late, some_may_not_claim, stop
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import each_alone
+from tidewheel.flows.ports import Ports, each_alone
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import MessageId, id_at, id_bytes, id_deliver_at_ms, id_text
 from tidewheel.model.pack import Pack, outgoing, select

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tidewheel.flows.delivery.keys import CandidateName, candidates_of, settle_keys
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.parallel import each_alone, persistently
+from tidewheel.flows.ports import Ports, each_alone, persistently
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.message import TIMES_END_MS, id_deliver_at_ms
 from tidewheel.model.pack import Pack, select

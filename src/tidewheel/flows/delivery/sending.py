@@ -14,8 +14,7 @@ import pyarrow as pa
 from tidewheel import deadline
 from tidewheel.deadline import TRY_S
 from tidewheel.errors import ClockDoubted, DelayTooLong, OutOfTime, QueueUnavailable
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.queues import QueueMessage
+from tidewheel.flows.ports import Ports, QueueMessage
 from tidewheel.model.message import HEADER_ATTRIBUTE, HEADER_BYTES, SQS_MAX_BYTES, Encoding, carried, id_text
 from tidewheel.model.received import header_text
 from tidewheel.model.settings import TopicSettings

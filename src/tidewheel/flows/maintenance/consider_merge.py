@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from tidewheel.flows.maintenance.merge_planning import MOST, Merge, Size, choose, those_that_last
 from tidewheel.flows.maintenance.retention import Dead, dead_of
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState

@@ -25,8 +25,7 @@ from tidewheel.flows.maintenance.merge_planning import Merge
 from tidewheel.flows.maintenance.merge_round import Choice, plan_round
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.merge_swaps import QuietTimes, ReadyMerge, swap
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.ledger.bucket import Bucket
 
 __all__ = ["Merged", "Writer", "in_process", "merge", "merge_topics"]

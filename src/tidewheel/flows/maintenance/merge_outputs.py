@@ -21,7 +21,7 @@ from tidewheel.errors import CorruptLedger, ObjectMissing, ObjectRefused
 from tidewheel.flows.delivery.load_index import complete
 from tidewheel.flows.maintenance.merge_planning import Merge
 from tidewheel.flows.maintenance.merge_rows import MergeWork, merged_rows, store_rows
-from tidewheel.flows.ports.tasks import RUNS_AGAIN, InThisProcess, Tasks
+from tidewheel.flows.ports import RUNS_AGAIN, InThisProcess, Tasks
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.storage.objects import Objects
 from tidewheel.storage.read_ahead import THREADS, read_ahead

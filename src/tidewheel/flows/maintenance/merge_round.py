@@ -12,8 +12,7 @@ from tidewheel.flows.maintenance.consider_merge import most_of, nearest, size_of
 from tidewheel.flows.maintenance.merge_planning import choose
 from tidewheel.flows.maintenance.merge_rows import MergeWork
 from tidewheel.flows.maintenance.retention import dead_of
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.model.message import id_bytes
 
 

@@ -23,8 +23,7 @@ from tidewheel.flows.maintenance.due_checks import SweepResult, by_owner, check_
 from tidewheel.flows.maintenance.live_view import write_view
 from tidewheel.flows.maintenance.orphans import sweep_orphans_daily
 from tidewheel.flows.maintenance.payloads import sweep_payloads_daily
-from tidewheel.flows.ports import Ports
-from tidewheel.flows.ports.runs import MergeSize
+from tidewheel.flows.ports import MergeSize, Ports
 from tidewheel.model.checked_clock import unchecked_ms
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.wheel import fires_at_ms

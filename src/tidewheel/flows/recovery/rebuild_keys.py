@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidewheel.errors import ConcurrentModification
-from tidewheel.flows.ports.parallel import Parallel
+from tidewheel.flows.ports import Parallel
 from tidewheel.model.checkpoint import Checkpoint
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import id_bytes, id_deliver_at_ms, id_text

@@ -23,7 +23,7 @@ from hashlib import blake2b
 import msgspec
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing
-from tidewheel.flows.ports.parallel import Parallel
+from tidewheel.flows.ports import Parallel
 from tidewheel.jobs.importing.options import ImportOptions
 from tidewheel.jobs.importing.staging import Staged
 from tidewheel.jobs.importing.work import InputFile, Work
