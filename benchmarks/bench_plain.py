@@ -31,7 +31,7 @@ from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.message import id_deliver_at_ms
 from tidewheel.model.pack import PACK_ATTRIBUTE, Arrival, Pack
 from tidewheel.model.plain import PREFIX, read_plain
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.topic_state import new_topic_state
 from tidewheel.storage.items import encode_topic_state

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.errors import InvalidValue, PartLeased
 from tidewheel.flows.delivery.refusing import refuse
 from tidewheel.flows.delivery.work import do_task
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.subscription_state import Delivered
 from tidewheel.model.task import DrainTask, PartTask, Task, task_of
 from tidewheel.telemetry import metrics

@@ -13,7 +13,7 @@ from tidewheel.flows.delivery.ingest_batch import NamedPack, groups, ingest_grou
 from tidewheel.flows.delivery.refusing import PendingPacks, Unfinished
 from tidewheel.model.pack import PLAIN, Arrival, Pack
 from tidewheel.model.plain import read_plain
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.settings import MAX_DELIVERY_S
 from tidewheel.telemetry import metrics
 from tidewheel.telemetry.function import Telemetry, function

@@ -19,7 +19,7 @@ from tidewheel.cli.target import Target
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import id_deliver_at_ms
 from tidewheel.model.plain import PlainMessages, read_plain
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 
 TEXT = (ROOT / "docs" / PAGE).read_text(encoding="utf-8")
 FOLDER = ROOT / "examples" / "languages"

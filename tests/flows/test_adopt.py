@@ -18,7 +18,7 @@ from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.pack import PACK_ATTRIBUTE, Arrival, Pack
 from tidewheel.model.plain import PREFIX, read_plain
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.triggers import KEYED_URGENT_MS
 
 Named = tuple[str, Pack]

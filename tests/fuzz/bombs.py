@@ -20,7 +20,7 @@ from tests.fuzz.good import NOW_MS, PACKS, ledger
 from tests.packs import fields_of, pack_of
 from tidewheel.errors import CorruptMetadata, CorruptPack
 from tidewheel.flows.administration.subscribe import create_topic
-from tidewheel.ledger.segment_table import decode_segments
+from tidewheel.ledger.index import decode_segments
 from tidewheel.local import MemoryTidewheel
 from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.checkpoint import decode_checkpoint

@@ -20,9 +20,8 @@ from tidewheel.client.operations.declared import SUBSCRIPTION_TYPE, TOPIC_TYPE, 
 from tidewheel.clock import ManualClock
 from tidewheel.flows.delivery.sending import queue_messages
 from tidewheel.ledger.bucket import Bucket, Tail
+from tidewheel.ledger.index import decode_segments, decode_slots, encode_slots
 from tidewheel.ledger.rows import pack_rows
-from tidewheel.ledger.segment_table import decode_segments
-from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.model.checkpoint import decode_checkpoint, encode_checkpoint
 from tidewheel.model.checksum import CHECKSUM_BYTES, opened, sealed
 from tidewheel.model.filter_policy import FilterPolicy

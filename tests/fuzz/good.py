@@ -8,9 +8,8 @@ from typing import Any
 from pyroaring import BitMap
 
 from tidewheel.ledger.bucket import Bucket, Tail, bucket_id
+from tidewheel.ledger.index import encode_segments, encode_slots
 from tidewheel.ledger.ledger import Ledger, encode_ledger, rows_table
-from tidewheel.ledger.segment_table import encode_segments
-from tidewheel.ledger.slots import encode_slots
 from tidewheel.model.checkpoint import checkpoint_of, encode_checkpoint
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, IdSource, Message, MessageId, id_text

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.fuzz.bombs import BOMBS, ROOM_MIB
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.slots import decode_slots
+from tidewheel.ledger.index import decode_slots
 from tidewheel.model.checksum import sealed
 
 

@@ -24,7 +24,7 @@ from tidewheel.flows.delivery.cancel import Cancelled, CancelResult, TooLate, ca
 from tidewheel.flows.delivery.ingest_batch import pack_of
 from tidewheel.model.message import IdSource, Message, MessageId, Receipt, id_text
 from tidewheel.model.pack import PACK_ATTRIBUTE, Pack, packs
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.topic_state import TopicState
 from tidewheel.model.validation import Options, OutgoingMessage, check_message
 from tidewheel.storage.bodies import store_body

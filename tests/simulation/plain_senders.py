@@ -20,7 +20,7 @@ from tidewheel.memory.sqs_message import MemoryMessage
 from tidewheel.model.message import MessageId
 from tidewheel.model.pack import Cancellation, outgoing
 from tidewheel.model.plain import PREFIX, read_plain
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 
 MOST_SENT = 25
 _MOST_BATCH = 5

@@ -25,7 +25,7 @@ from tidewheel.local import MemoryTidewheel
 from tidewheel.local.event_source import record_of
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Pack
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.subscription_state import Delivered
 from tidewheel.model.task import task_of
 from tidewheel.model.triggers import BULK_WINDOW_S, SWEEP_INTERVAL_S, URGENT_QUEUE, WORK_QUEUE, bulk_queue

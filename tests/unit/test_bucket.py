@@ -22,10 +22,9 @@ from tidewheel.ledger.bucket import (
     bucket_id,
     encode_tail,
 )
+from tidewheel.ledger.index import decode_segments, decode_slots, encode_segments, encode_slots
 from tidewheel.ledger.ledger import LedgerWriter
 from tidewheel.ledger.rows import rows_table
-from tidewheel.ledger.segment_table import decode_segments, encode_segments
-from tidewheel.ledger.slots import decode_slots, encode_slots
 from tidewheel.ledger.writer import TAIL_TAG
 from tidewheel.model.plan import Segment
 

@@ -17,7 +17,7 @@ PARSERS = re.compile(
 )
 CHECKING = {
     "jobs/importing/csv_rows.py", "jobs/importing/parquet.py", "ledger/ledger.py",
-    "ledger/reader.py", "ledger/slots.py", "model/untrusted.py", "spark/ledger_scan.py",
+    "ledger/reader.py", "ledger/index.py", "model/untrusted.py", "spark/ledger_scan.py",
 }  # fmt: skip
 """Modules that call a parser in C. untrusted.decompressed gets what its callers have opened. An import reads foreign
 files in a child process, whose death is that file's error. A scan on Spark reads what its own tasks wrote."""

@@ -19,7 +19,7 @@ from tidewheel.errors import BadMessage, InvalidValue
 from tidewheel.flows.delivery.refusing import bad_alone
 from tidewheel.model.message import IdSource, Message
 from tidewheel.model.plain import read_plain
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.untrusted import exact_json_of, json_of, json_text
 from tidewheel.model.validation import check_message
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
-from tidewheel.model.refused import QueuedMessage, refused_document, restored
+from tidewheel.model.received import QueuedMessage
+from tidewheel.model.refused import refused_document, restored
 from tidewheel.model.untrusted import json_object_of
 
 

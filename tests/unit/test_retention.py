@@ -12,7 +12,7 @@ from tests.unit.test_merge import KIB, PLANNED, SLOT_MS, START_MS, a_bucket
 from tidewheel.flows.maintenance.merge_planning import choose
 from tidewheel.flows.maintenance.retention import EXPIRED_FOR_MS, STRICT_MS, dead_of
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.slots import Weight
+from tidewheel.ledger.index import Weight
 from tidewheel.ledger.writer import join_weights
 from tidewheel.model.message import MessageId
 from tidewheel.model.settings import DAY_MS, TopicSettings

@@ -15,7 +15,7 @@ from tests.contract.builders import SLOT_MS
 from tests.unit.test_bucket import START_MS, some_segments
 from tidewheel.errors import CorruptMetadata
 from tidewheel.ledger.bucket import Bucket, bucket_id, due_segments
-from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
+from tidewheel.ledger.index import SegmentTable, decode_segments, encode_segments, touching
 from tidewheel.model.checksum import opened, sealed
 from tidewheel.model.plan import Segment
 from tidewheel.storage.items import decode_bucket, encode_bucket

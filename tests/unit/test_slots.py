@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.slots import decode_slots, encode_slots
+from tidewheel.ledger.index import decode_slots, encode_slots
 from tidewheel.model.checksum import opened, sealed
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import CorruptMetadata
-from tidewheel.ledger.slots import Weight, decode_weights, encode_weights
+from tidewheel.ledger.index import Weight, decode_weights, encode_weights
 from tidewheel.ledger.writer import join_weights
 
 steps = st.lists(

@@ -20,7 +20,7 @@ from tidewheel.model.untrusted import visible
 
 if TYPE_CHECKING:
     from tidewheel.model.plain import PlainMessages
-    from tidewheel.model.refused import QueuedMessage
+    from tidewheel.model.received import QueuedMessage
     from tidewheel.model.validation import OutgoingMessage
 
 _LAST_MS = 4_102_444_800_000
@@ -100,7 +100,7 @@ def _text_of(given: str) -> str:
 
 def _queued(text: str) -> QueuedMessage:
     """Reads the JSON of `send-message`."""
-    from tidewheel.model.refused import QueuedMessage
+    from tidewheel.model.received import QueuedMessage
     from tidewheel.model.untrusted import json_object_of, mapping, whole
     from tidewheel.model.untrusted import text as as_text
 

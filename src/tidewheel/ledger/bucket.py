@@ -3,10 +3,10 @@
 A dispatch finds what is due by bitmaps and segment tables only (`due_segments`, `next_slot`). Its memory grows with the
 due messages, not with the waiting messages.
 
-Encoded, a bucket's index is two byte strings in one item, each with its checksum in front (`tidewheel.model.checksum`):
+Encoded (`tidewheel.ledger.index`), a bucket's index is two byte strings in one item, each with its checksum in front:
 
-    slots      the bitmap of the occupied slots (`tidewheel.ledger.slots`)
-    segments   the segment table (`tidewheel.ledger.segment_table`)
+    slots      the bitmap of the occupied slots
+    segments   the segment table
 
 Every dispatch reads the item. If either string is too large for the item, the ledger itself holds both in its *tail*,
 between its last segment and its footer:
@@ -27,8 +27,15 @@ from typing import NewType
 from pyroaring import BitMap
 
 from tidewheel.errors import CorruptLedger, CorruptMetadata
-from tidewheel.ledger.segment_table import SegmentTable, decode_segments, encode_segments, touching
-from tidewheel.ledger.slots import Weight, decode_slots, encode_slots
+from tidewheel.ledger.index import (
+    SegmentTable,
+    Weight,
+    decode_segments,
+    decode_slots,
+    encode_segments,
+    encode_slots,
+    touching,
+)
 from tidewheel.model.plan import PlannedSegment, Segment
 
 BucketId = NewType("BucketId", str)

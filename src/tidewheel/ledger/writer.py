@@ -16,10 +16,10 @@ from tidewheel.errors import InvalidValue
 from tidewheel.ledger import footer
 from tidewheel.ledger.bucket import LedgerSummary, Tail, encode_tail
 from tidewheel.ledger.footer import LEAVES, MAGIC, Chunk, Codec, RowGroup
+from tidewheel.ledger.index import Weight
 from tidewheel.ledger.rows import SCHEMA, Int64s, conform, in_order, text_bytes, times_of
 from tidewheel.ledger.schema import COLUMNS, SCHEMA_VERSION, TEXT_TYPES
 from tidewheel.ledger.sink import Sink
-from tidewheel.ledger.slots import Weight
 from tidewheel.model.checksum import CHECKSUM_BYTES, seal_of, sealed
 from tidewheel.model.message import id_tail
 from tidewheel.model.plan import Segment

@@ -27,8 +27,7 @@ from tidewheel.errors import BadMessage, InvalidValue
 from tidewheel.model.duration import at_ms, read_time
 from tidewheel.model.message import HEADER_ATTRIBUTE, MAX_ATTRIBUTES, RANDOM_BITS, Message, id_of, shift_ms
 from tidewheel.model.pack import MAX_MESSAGES, PLAIN, Arrival, Cancellation, Pack, with_messages
-from tidewheel.model.received import X_RAY
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import X_RAY, QueuedMessage
 from tidewheel.model.topic import check_name
 from tidewheel.model.untrusted import Number, exact_json_of, json_text
 from tidewheel.model.validation import OutgoingMessage, check_key, check_message

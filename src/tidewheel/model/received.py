@@ -231,3 +231,58 @@ def parse_received(raw: Mapping[str, Any]) -> ReceivedMessage:
         **numbers,
         **texts,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedMessage:
+    """A message of a queue of the service, as the function received the message.
+
+    Attributes:
+        id: SQS's id of the message.
+        attributes: in boto3's form, with binary values as bytes.
+        sent_at_ms: when SQS took the message, by SQS's clock.
+        receives: how often SQS handed the message out.
+        queue_arn: the queue.
+        group: SQS's MessageGroupId.
+        trace: X-Ray's header.
+        receipt_handle: by which the queue deletes the message.
+    """
+
+    id: str
+    body: str
+    attributes: Mapping[str, Mapping[str, Any]]
+    sent_at_ms: int
+    receives: int
+    queue_arn: str
+    group: str | None = None
+    trace: str | None = None
+    receipt_handle: str = ""
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> QueuedMessage:
+        """Reads a record of Lambda's event, which has binary values as base64."""
+        attributes: dict[str, dict[str, Any]] = {}
+        for name, value in record["messageAttributes"].items():
+            given = attributes[name] = {"DataType": value["dataType"]}
+            if value.get("binaryValue") is not None:
+                given["BinaryValue"] = base64.b64decode(value["binaryValue"])
+            else:
+                given["StringValue"] = value.get("stringValue")
+        system = {"MessageAttributes": attributes, "Attributes": record["attributes"]}
+        system |= {"MessageId": record["messageId"], "ReceiptHandle": record.get("receiptHandle", "")}
+        return cls.of_received({"Body": record["body"], **system}, record["eventSourceARN"])
+
+    @classmethod
+    def of_received(cls, raw: Mapping[str, Any], queue_arn: str) -> QueuedMessage:
+        """Reads a message of boto3's receive_message, with all attributes."""
+        return cls(
+            id=raw["MessageId"],
+            body=raw["Body"],
+            attributes=raw.get("MessageAttributes", {}),
+            sent_at_ms=int(raw["Attributes"]["SentTimestamp"]),
+            receives=int(raw["Attributes"]["ApproximateReceiveCount"]),
+            queue_arn=queue_arn,
+            group=raw["Attributes"].get("MessageGroupId"),
+            trace=raw["Attributes"].get("AWSTraceHeader"),
+            receipt_handle=raw.get("ReceiptHandle", ""),
+        )

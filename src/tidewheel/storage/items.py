@@ -18,8 +18,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from tidewheel.errors import CorruptMetadata, NewerRelease, TidewheelError, UnsupportedLayout
 from tidewheel.ledger.bucket import Bucket, BucketId, Tail
-from tidewheel.ledger.segment_table import decode_segments, encode_segments
-from tidewheel.ledger.slots import decode_slots, decode_weights, encode_slots, encode_weights
+from tidewheel.ledger.index import (
+    decode_segments,
+    decode_slots,
+    decode_weights,
+    encode_segments,
+    encode_slots,
+    encode_weights,
+)
 from tidewheel.model.key import KeyEntry
 from tidewheel.model.message import Encoding, MessageId, id_bytes
 from tidewheel.model.park import Park

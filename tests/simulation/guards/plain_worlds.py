@@ -20,7 +20,7 @@ from tidewheel.flows.delivery.ingest_batch import NamedPack
 from tidewheel.model.message import id_text
 from tidewheel.model.pack import Arrival
 from tidewheel.model.plain import PREFIX, read_plain
-from tidewheel.model.refused import QueuedMessage
+from tidewheel.model.received import QueuedMessage
 from tidewheel.model.topic_state import new_topic_state
 
 _ONCE = {"key": "k"}

@@ -23,7 +23,8 @@ from tidewheel.flows.delivery.cancel import cancel_as_sent
 from tidewheel.flows.delivery.refusing import bad_alone
 from tidewheel.model.pack import PACK_ATTRIBUTE, outgoing, pack_body, packs
 from tidewheel.model.plain import read_plain
-from tidewheel.model.refused import GIVEN_UP, REDRIVEN, QueuedMessage, refused_document, restored
+from tidewheel.model.received import QueuedMessage
+from tidewheel.model.refused import GIVEN_UP, REDRIVEN, refused_document, restored
 from tidewheel.model.untrusted import json_object_of, text, whole
 from tidewheel.storage.bodies import store_body
 

@@ -17,7 +17,8 @@ from tidewheel.flows.delivery.ingest import Ingested
 from tidewheel.flows.delivery.refusing import PendingPacks
 from tidewheel.ledger.bucket import content_id
 from tidewheel.model.pack import PACK_ATTRIBUTE, SENDER_SKEW_MS, Arrival, Pack, decode_pack
-from tidewheel.model.refused import REDRIVEN, QueuedMessage
+from tidewheel.model.received import QueuedMessage
+from tidewheel.model.refused import REDRIVEN
 
 MAX_HELD_BYTES = 64 * 1024 * 1024
 """Decompressed bytes of packs that are ingested at one time. Several copies fit into ingest's memory."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tidewheel.errors import CorruptLedger, ObjectMissing
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.segment_table import touching
+from tidewheel.ledger.index import touching
 from tidewheel.model.plan import Unindexed
 from tidewheel.storage.objects import Objects
 

@@ -16,8 +16,8 @@ from tidewheel.errors import ObjectMissing
 from tidewheel.flows.delivery.load_index import completed, unindexed
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Tail, due_rows_of, due_segments
+from tidewheel.ledger.index import touching
 from tidewheel.ledger.reader import segments_of
-from tidewheel.ledger.segment_table import touching
 from tidewheel.model.object_names import PLANS, parse_occurrences_name, topic_prefix
 from tidewheel.model.plan import Plan, PlannedSegment, Segment, Unindexed, part_rows_of
 from tidewheel.model.tombstone import KEPT_S

@@ -20,7 +20,8 @@ from tidewheel.flows.ports import Ports
 from tidewheel.model import object_names
 from tidewheel.model.message import SQS_MAX_BYTES
 from tidewheel.model.plain import PREFIX, BadPart
-from tidewheel.model.refused import QueuedMessage, reference, refused_document
+from tidewheel.model.received import QueuedMessage
+from tidewheel.model.refused import reference, refused_document
 from tidewheel.model.triggers import UNKNOWN_WAIT_S
 from tidewheel.model.untrusted import json_text
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from tidewheel.flows.maintenance.retention import NOTHING_DEAD, Dead
 from tidewheel.ledger.bucket import Bucket
-from tidewheel.ledger.slots import encode_slots
+from tidewheel.ledger.index import encode_slots
 
 FULL_BYTES = 256 * 1024 * 1024
 """A ledger of this size needs no merging: its share of a dispatch's GETs is small beside its messages."""

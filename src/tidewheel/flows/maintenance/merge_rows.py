@@ -29,9 +29,9 @@ from tidewheel.flows.delivery.due_rows import without_expired, without_purged
 from tidewheel.flows.maintenance.merge_planning import Merge, Window
 from tidewheel.flows.maintenance.retention import EXPIRED_FOR_MS
 from tidewheel.ledger.bucket import Bucket, bucket_id
+from tidewheel.ledger.index import touching
 from tidewheel.ledger.ledger import decode_segment
 from tidewheel.ledger.rows import Ids, ids_of, sorted_order, taken
-from tidewheel.ledger.segment_table import touching
 from tidewheel.ledger.writer import SEGMENT_BYTES, LedgerWriter
 from tidewheel.model import object_names
 from tidewheel.model.groups import grouped

@@ -24,7 +24,7 @@ from functools import reduce
 from pyroaring import BitMap
 
 from tidewheel.ledger.bucket import Bucket, BucketId
-from tidewheel.ledger.slots import Weight
+from tidewheel.ledger.index import Weight
 from tidewheel.model.tombstone import Tombstone
 from tidewheel.model.topic_state import TopicState
 
