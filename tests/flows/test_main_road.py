@@ -127,7 +127,7 @@ def test_a_message_of_the_sdk_enters_few_files_and_no_exception(road: Road) -> N
     assert len(dispatch) <= 38, sorted(dispatch)
     assert len(receiving) <= 17, sorted(receiving)
     union = sending | ingest | dispatch | receiving
-    assert len(union) <= 57, sorted(union)
+    assert len(union) <= 55, sorted(union)
 
 
 def test_a_message_of_sqs_alone_becomes_a_pack_and_walks_the_road_of_the_sdk(road: Road) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import boto3
 import botocore.session
 
 from tidewheel import clock as clocks
 from tidewheel.clock import Clock
-from tidewheel.jobs.variables import environment
 from tidewheel.local.emulator import ACCESS_KEY, REGION
 from tidewheel.local.event_source import Failed, Run, record_of
 from tidewheel.local.module_files import module_at
@@ -129,15 +130,15 @@ class Handler:
 
     @contextmanager
     def _cold_start(self, core_session: CoreSession) -> Iterator[None]:
-        before = boto3.DEFAULT_SESSION, botocore.session.get_session
-        with environment(self._environment), clocks.use(self._clock), redirect_stdout(sys.stderr):
-            boto3.DEFAULT_SESSION = boto3.Session(botocore_session=core_session())
+        with (
+            patch.dict(os.environ, self._environment),
+            patch.object(boto3, "DEFAULT_SESSION", boto3.Session(botocore_session=core_session())),
             # boto3.Session() asks for a botocore session here, so the module's own sessions are ours too.
-            botocore.session.get_session = lambda *_, **__: core_session()
-            try:
-                yield
-            finally:
-                boto3.DEFAULT_SESSION, botocore.session.get_session = before
+            patch.object(botocore.session, "get_session", lambda *_, **__: core_session()),
+            clocks.use(self._clock),
+            redirect_stdout(sys.stderr),
+        ):
+            yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
