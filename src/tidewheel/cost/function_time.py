@@ -3,9 +3,8 @@
 Lambda gives a function of `vcpu_mib` a full vCPU, and a function of 1,024 MiB 0.58 of a vCPU. A vCPU of Lambda's
 Graviton2 is assumed to be slower than the measured machine's by `arm_factor`.
 
-The function waits during each request. Sends and reads of segments run in parallel, other requests in sequence. While a
-thread waits for its send, other threads compute. So p threads finish n sends, each with c of CPU and w of waiting,
-after n c + w, or after n (c + w) / p if that is longer.
+The function waits during each request. Sends and reads of segments run side by side, other requests in sequence. While
+a thread waits for its send, other threads compute.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from tidewheel.cost.requests import ASSUMED, FIGURES
 from tidewheel.cost.workload import DAY_S
 
 LATENCY_MS: Mapping[str, float] = FIGURES["latency_ms"]
-_SEND = "sqs.SendMessageBatch"
 PATHS: Mapping[str, Mapping[str, float]] = FIGURES["functions"]
 """The functions, and calls of ingest that only forward plain messages -> memory, and measured times."""
 FUNCTIONS = {name: its for name, its in PATHS.items() if name != "forward"}
@@ -48,10 +46,11 @@ def slowness(function: str) -> float:
 def warm_ms(function: str, calls: float, messages: float, requests: Mapping[str, float]) -> float:
     """Returns the duration of all calls of a function together, without starts. See `gb_seconds`."""
     its, slower = PATHS[function], slowness(function)
-    messages_ms = messages * its["message_ms"] * slower
-    sending_ms = messages_ms * its.get("sends", 0)
-    wait_ms = sum(_wait_ms(name, count, calls, sending_ms) for name, count in requests.items())
-    return calls * its["call_ms"] * slower + messages_ms + wait_ms
+    messages_ms, threads = messages * its["message_ms"] * slower, ASSUMED["send_threads"]
+    waits_ms = {name: count * LATENCY_MS[name] for name, count in requests.items()}
+    sends_ms, reads_ms = (waits_ms.pop(name, 0.0) / threads for name in ("sqs.SendMessageBatch", "s3.GetObject"))
+    sends_ms = max(0.0, sends_ms - messages_ms * (threads - 1) / threads)
+    return calls * its["call_ms"] * slower + messages_ms + sends_ms + reads_ms + sum(waits_ms.values())
 
 
 def cold_share(calls: float) -> float:
@@ -64,18 +63,3 @@ def cold_share(calls: float) -> float:
     gap_s = DAY_S / calls
     kept_s = ASSUMED["environment_kept_s"]
     return min(1.0, gap_s / ASSUMED["environment_replaced_s"]) if gap_s <= kept_s else math.exp(-kept_s / gap_s)
-
-
-def _wait_ms(operation: str, count: float, calls: float, sending_ms: float) -> float:
-    """Returns how long calls wait for an operation while no thread computes.
-
-    Args:
-        sending_ms: CPU time of the sending threads.
-    """
-    latency_ms = LATENCY_MS[operation]
-    if operation not in (_SEND, "s3.GetObject"):
-        return count * latency_ms
-    waited_ms = count * latency_ms / ASSUMED["send_threads"]
-    if operation == _SEND:
-        waited_ms -= sending_ms * (ASSUMED["send_threads"] - 1) / ASSUMED["send_threads"]
-    return max(min(count, calls) * latency_ms, waited_ms)

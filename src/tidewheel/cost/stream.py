@@ -21,7 +21,6 @@ from tidewheel.model.pack import MAX_PACK_BYTES
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, part_rows_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.triggers import BULK_WINDOW_S
-from tidewheel.storage.plans import MAX_INLINE_MANIFEST_BYTES
 
 CHUNK_BYTES = 64 * 1024
 """Bytes that SQS bills as a request; bytes of a segment."""
@@ -164,12 +163,11 @@ class Stream:
         most = calls * workload.topics
         ledgers, direct = (min(packs * (1 - share**a_pack), most) for share in (1 - later, later))
         sends, more = self._sent(direct * workload.subscriptions, messages * (1 - later) * workload.subscriptions)
-        lowered = ledgers * self._lowers(messages * later / ledgers) if ledgers else 0.0
         measures = {"call": calls, "ten_packs": calls, "ledger": ledgers, "direct": direct, "sends": sends}
         topics = min(packs, most) * (2 if workload.plain else 1)  # plain messages read a topic state twice
         if workload.plain:  # they have no MessageGroupId
             more["sqs.fair"] = -FLOWS["ingest"].asked["ten_packs"].fair * calls
-        return Runs("ingest", {**measures, "topic": topics, "lowered": lowered}, messages, more)
+        return Runs("ingest", {**measures, "topic": topics}, messages, more)
 
     def _bulk_ingest(self, packs: float) -> Runs:
         """Returns the bulk queue's runs of ingest.
@@ -182,16 +180,9 @@ class Stream:
         calls = max(windows, packs / 10_000, messages * self.stored_bytes * 4 / 3 / MAX_EVENT_BYTES)
         ledgers = calls * topics * any_of(packs / calls / topics)
         tens = max(calls, packs / 10)
-        lowered = ledgers * self._lowers(messages / ledgers)
-        measures = {"call": calls, "ten_packs": tens, "topic": ledgers, "ledger": ledgers, "lowered": lowered}
+        measures = {"call": calls, "ten_packs": tens, "topic": ledgers, "ledger": ledgers}
         more = max(0.0, packs / _polled(packs, self._assumed["receives_a_second"]) - tens)
         return Runs("ingest", measures, messages, {"sqs.request": more})
-
-    def _lowers(self, rows: float) -> float:
-        """Returns the chance that a new ledger's first row is due before all waiting messages."""
-        if self.workload.spread is Spread.SAME:
-            return 0.0
-        return rows / (rows + self.workload.waiting / self.workload.topics)
 
     def _sent(self, queues: float, messages: float) -> tuple[float, dict[str, float]]:
         """Returns the SendMessageBatch requests for messages to queues, and the units of their further 64 KiB."""
@@ -209,10 +200,7 @@ class Stream:
         raw_bytes = segments * CHUNK_BYTES * self.workload.size_bytes / self.stored_bytes
         deliveries, messages = calls * subscriptions, calls * rows * subscriptions
         measures = {"call": calls, "subscription": deliveries, "armed": calls}
-        plan_bytes = segments * self._assumed["plan_segment_bytes"]
-        is_object = plan_bytes > MAX_INLINE_MANIFEST_BYTES
         more = {"dynamodb.read": calls * max(0.0, (self.large + self.small) * self._assumed["bucket_bytes"] / 4096 - 1)}
-        more["dynamodb.write"] = 0.0 if is_object else 2 * calls * _more(plan_bytes, 1024)
         small = segments <= MAX_PART_SEGMENTS and raw_bytes <= 2 * MAX_PART_RAW_BYTES
         if small and rows * subscriptions <= self.settings.inline_rows:
             sends, chunks = self._sent(deliveries, messages)
@@ -223,7 +211,6 @@ class Stream:
             yield Runs("dispatch", measures | {"ten_parts": deliveries * math.ceil(parts / 10)}, more=more)
             each = deliveries * parts
             sends, more = self._sent(each, messages)
-            more |= {"s3.get": each} if is_object else {"dynamodb.read": each * _more(plan_bytes, 4096)}
             measures = {"call": each, "segment": deliveries * (segments + parts - 1), "sends": sends}
             yield Runs("deliver", measures | {"complete": deliveries}, messages, more)
         yield Runs("record", {"call": deliveries})
@@ -235,8 +222,6 @@ class Stream:
         else:
             measures["bucket"] = ledgers
         yield Runs("collect", measures)
-        if collects == calls:  # with rare dispatches, the sweep starts the collections
-            yield Runs("sweep", {"topic": collects})
 
     def _segments(self, rows: float) -> float:
         """Returns the segments with a slot's rows.
@@ -250,8 +235,6 @@ class Stream:
         return ledgers * any_of((rows - urgent) / ledgers) + of_small + rows * self.stored_bytes / CHUNK_BYTES
 
     def _merges(self) -> Iterator[Runs]:
-        looks = (self.bulk_ledgers + self.urgent_ledgers) / (self.settings.max_buckets / MERGE_LOOK)
-        yield Runs("sweep", {"merge": looks, "topic": looks})
         if self.merges:
             taken, waits = self._assumed, self._waiting_a_topic * self.workload.topics
             # The merge job merges topics with too many waiting bytes for a function.
@@ -267,6 +250,6 @@ def _polled(packs: float, receives_a_second: float) -> float:
     return min(10.0, max(1.0, packs / DAY_S / receives_a_second))
 
 
-def _more(size_bytes: float, unit_bytes: float = CHUNK_BYTES) -> float:
-    """Returns the units billed for an item or a payload beyond the first."""
-    return max(0, math.ceil(size_bytes / unit_bytes) - 1)
+def _more(size_bytes: float) -> float:
+    """Returns the SQS requests billed for a payload beyond the first."""
+    return max(0, math.ceil(size_bytes / CHUNK_BYTES) - 1)
