@@ -54,7 +54,6 @@ IMPOSSIBLE: dict[str, tuple[Any, ...]] = {
     "log_level": ("LOUD", None),
     "oldest_due_alarm_s": (59, 300.5),
     "queue_age_alarm_s": (959,),
-    "runbook_url": ("", None),
     "spark": (1, None, "no"),
     "glue_version": ("", None, "5.1", "6", "6.0 ", "7.0"),
 }

@@ -80,14 +80,14 @@ def test_dead_letters_ring_where_a_topic_is_given_and_nowhere_else() -> None:
     assert of_type(synthesized(lambda stack: SubscriberQueue(stack, "Billing")), "AWS::CloudWatch::Alarm") == []
 
     def make(stack: Stack) -> None:
-        made = SubscriberQueue(stack, "Billing", alarm_topic=sns.Topic(stack, "Ops"), runbook_url="https://wiki/run")
+        made = SubscriberQueue(stack, "Billing", alarm_topic=sns.Topic(stack, "Ops"))
         assert made.queue.dead_letter_queue is not None
 
     template = synthesized(make)
     [alarm] = of_type(template, "AWS::CloudWatch::Alarm")
     [topic] = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::SNS::Topic"]
     assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": topic}]
-    assert alarm["AlarmDescription"].endswith(" https://wiki/run#dead-letters-of-a-subscription")
+    assert alarm["AlarmDescription"].endswith(" tidewheel docs runbook#dead-letters-of-a-subscription")
     assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
     [dimension] = alarm["Dimensions"]
     assert dimension["Value"]["Fn::GetAtt"][0].startswith("BillingDeadLetters")

@@ -23,7 +23,7 @@ from aws_cdk.aws_cloudwatch_actions import SnsAction
 from constructs import Construct
 
 from tidewheel.cdk.encryption import allow_alarms, key_of
-from tidewheel.cdk.environment import RUNBOOK, Environment
+from tidewheel.cdk.environment import Environment
 from tidewheel.cdk.metric_sources import PERIOD, Watched, oldest_age, visible
 from tidewheel.telemetry import metrics
 
@@ -83,7 +83,7 @@ class Alarms(Construct):
             self._tell_broken_jobs(watched)
         if not environment.alarms:
             return
-        self._runbook, self._name = environment.runbook_url, watched.service_name
+        self._name = watched.service_name
         if environment.metrics:
             self._watch_own(watched, environment)
         self._watch_queues(watched, environment)
@@ -208,14 +208,14 @@ class Alarms(Construct):
         self, id_: str, title: str, says: str, metric: cloudwatch.IMetric, *, seen: int = 1, **properties: Any
     ) -> None:
         """Creates an alarm on `seen` of `periods` periods, named after the id. See `_made` for the properties."""
-        text = f"{says} What to do: {self._runbook}#{anchor(title)}"
+        text = f"{says} What to do: tidewheel docs runbook#{anchor(title)}"
         name = f"{self._name}-{id_}"
         alarm = _made(self, id_, self.topic, text, metric, alarm_name=name, datapoints_to_alarm=seen, **properties)
         self.alarms.append(alarm)
 
 
 def watch_dead_letters(
-    dead_letters: sqs.Queue, *, topic: sns.ITopic, alarm_name: str | None = None, runbook_url: str = RUNBOOK
+    dead_letters: sqs.Queue, *, topic: sns.ITopic, alarm_name: str | None = None
 ) -> cloudwatch.Alarm:
     """Creates the alarm on a subscription's dead letters, beside their queue.
 
@@ -223,10 +223,9 @@ def watch_dead_letters(
         dead_letters: The dead-letter queue.
         topic: Gets a message when there are dead letters, and when there are none any more.
         alarm_name: By default CloudFormation names the alarm.
-        runbook_url: The URL at the end of the alarm's description, without the page.
     """
     says = "A subscription has dead letters: its consumer received them too often without deleting them."
-    text = f"{says} What to do: {runbook_url}#{anchor('Dead letters of a subscription')}"
+    text = f"{says} What to do: tidewheel docs runbook#{anchor('Dead letters of a subscription')}"
     return _made(dead_letters, "Alarm", topic, text, visible(dead_letters), alarm_name=alarm_name)
 
 

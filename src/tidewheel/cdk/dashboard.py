@@ -36,7 +36,7 @@ PROMISE_MS = 1100
 _LATE = """# Is anything late?
 **Lateness** is what was delivered: up to {promise} ms is as promised. **Oldest due** is what was not delivered: nothing
 shown is nothing late. If both are quiet, all is well; stop here. Otherwise look where the flow below breaks off, from
-left to right, then at the causes. What each alarm means, and what to do: {runbook}."""
+left to right, then at the causes. What each alarm means, and what to do: `tidewheel docs runbook`."""
 _FLOW = """## Where does it break off?
 Messages go from left to right. Accepted, but no ledgers and nothing delivered: ingest. Ledgers, but nothing planned
 when they are due: dispatch. Planned, but not delivered: deliver, or the subscription's queue."""
@@ -75,9 +75,7 @@ class Dashboard(Construct):
         self._watched = watched
         self._environment = environment
         self._consumers: tuple[GraphWidget, GraphWidget] | None = None
-        runbook = environment.runbook_url
-        shown = f"[{runbook}]({runbook})" if "://" in runbook else f"`{runbook}`"
-        text = _LATE.format(promise=PROMISE_MS, runbook=shown)
+        text = _LATE.format(promise=PROMISE_MS)
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",

@@ -47,9 +47,6 @@ GLUE_VERSIONS = re.compile(r"6\.\d+\Z")
 """Versions with Spark 4.1 and Python 3.13, as the jobs and wheels need. Glue keeps both within a major version.
 https://docs.aws.amazon.com/glue/latest/dg/release-notes.html"""
 
-RUNBOOK = "tidewheel docs runbook"
-"""The command that prints the runbook, which comes with the package."""
-
 _DEFAULT = "DynamoDB's default"
 _UNLIMITED = "Lambda's 1,250, and fewer polls of a quiet queue"
 
@@ -181,9 +178,6 @@ class Environment(FunctionSettings):
             least=MIN_QUEUE_AGE_ALARM_S,
         ),
     ] = 1020
-    runbook_url: Annotated[
-        str, Setting("The runbook's URL in alarms and dashboard, to which `#` and the title of a page are added.")
-    ] = RUNBOOK
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -133,8 +133,8 @@ class SubscriptionPipe(Construct):
         made: dict[str, Any] = {"removal_policy": self._subscription.removal_policy, "fifo": True}
         dead_letters = encrypted_queue(self, "DeadLetters", key, **made)
         if service.environment.alarms:
-            name, url = f"{service.service_name}-DeadLetters-{self._name}.pipe", service.environment.runbook_url
-            watch_dead_letters(dead_letters, topic=service.alarms.topic, alarm_name=name, runbook_url=url)
+            name = f"{service.service_name}-DeadLetters-{self._name}.pipe"
+            watch_dead_letters(dead_letters, topic=service.alarms.topic, alarm_name=name)
         made |= {
             "dead_letter_queue": sqs.DeadLetterQueue(max_receive_count=5, queue=dead_letters),
             # Six times the time-out of a function that takes half a minute, as AWS recommends.

@@ -13,7 +13,6 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from tidewheel.cdk.alarms import watch_dead_letters
-from tidewheel.cdk.environment import RUNBOOK
 from tidewheel.cdk.queues import encrypted_queue
 from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import DELIVERY_ROLES, SubscriptionSettings, roles_parameter_name
@@ -46,7 +45,6 @@ class SubscriberQueue(Construct):
         removal_policy: RemovalPolicy | None = None,
         alarm_topic: sns.ITopic | None = None,
         alarm_name: str | None = None,
-        runbook_url: str = RUNBOOK,
     ) -> None:
         """Creates both queues.
 
@@ -62,7 +60,6 @@ class SubscriberQueue(Construct):
             removal_policy: Whether both queues and their messages are deleted with the stack; by default they are.
             alarm_topic: Gets a message when there are dead letters, for $0.10 a month; by default there is no alarm.
             alarm_name: The alarm's name; by default CloudFormation names the alarm.
-            runbook_url: The URL at the end of the alarm's description.
         """
         super().__init__(scope, id_)
         self.dead_letters = encrypted_queue(self, "DeadLetters", encryption_key, removal_policy=removal_policy)
@@ -76,7 +73,7 @@ class SubscriberQueue(Construct):
         )
         grant_deliveries(self.queue, stack_name=stack_name, role_arns=role_arns)
         if alarm_topic is not None:
-            watch_dead_letters(self.dead_letters, topic=alarm_topic, alarm_name=alarm_name, runbook_url=runbook_url)
+            watch_dead_letters(self.dead_letters, topic=alarm_topic, alarm_name=alarm_name)
 
 
 def grant_deliveries(

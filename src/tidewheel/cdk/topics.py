@@ -222,7 +222,6 @@ class Subscription(Construct):
             alarm_topic=service.alarms.topic if service.environment.alarms else None,
             # Names have no dots, so every subscription's alarm has another name.
             alarm_name=f"{service.service_name}-DeadLetters-{self.topic.topic_name}.{self.subscription_name}",
-            runbook_url=service.environment.runbook_url,
         )
         # The service's stack cannot refer to queues of a stack that waits for it.
         if service.dashboard is not None and Stack.of(self).node.addr == Stack.of(service).node.addr:
