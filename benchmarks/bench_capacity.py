@@ -2,7 +2,7 @@
 
     python -m benchmarks capacity
 
-Quotas are the defaults of us-east-1 on `READ_ON`. Times of requests are those of `tidewheel.cost.function_time`.
+Quotas are the defaults of us-east-1 on `READ_ON`. Times of requests are those of `tidewheel.cost.figures`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewheel import Message
-from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS, gb_seconds
-from tidewheel.cost.requests import FLOWS
+from tidewheel.cost.figures import FLOWS, FUNCTIONS, LATENCY_MS, gb_seconds
 from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.flows.maintenance.daily import PORTION_MS

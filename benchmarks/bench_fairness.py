@@ -3,7 +3,7 @@
     python -m benchmarks fairness
 
 A model of the work queue and of deliver's 100 calls at one time. A part takes its measured CPU time, scaled to
-Lambda's, and the assumed times of its requests (`tidewheel.cost.function_time`). The busy topic's parts come first. The
+Lambda's, and the assumed times of its requests (`tidewheel.cost.figures`). The busy topic's parts come first. The
 quiet topic has one part of 100 messages, which comes a second later.
 
 Each job carries its topic as MessageGroupId. SQS prefers the other groups' messages to those of a noisy group: a group
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from benchmarks.bench_capacity import LIMITS
-from tidewheel.cost.function_time import FUNCTIONS, gb_seconds
+from tidewheel.cost.figures import FUNCTIONS, gb_seconds
 
 CALLS = int(LIMITS["deliver at one time"])
 BUSY_ROWS, QUIET_ROWS, PART_ROWS = 1_000_000, 100, 1_000

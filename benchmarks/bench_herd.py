@@ -23,8 +23,7 @@ from pyroaring import BitMap
 
 from benchmarks.herd import TABLE_WRITES_A_SECOND, Costs, Herd, Marks, Part
 from tests.flows.world import DAY, START_MS, TOPIC, World
-from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS
-from tidewheel.cost.requests import ASSUMED
+from tidewheel.cost.figures import ASSUMED, FUNCTIONS, LATENCY_MS
 from tidewheel.flows.delivery.dispatch import dispatch
 from tidewheel.ledger.bucket import Bucket, bucket_id
 from tidewheel.model.object_names import PLANS, ledger_name

@@ -20,8 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tidewheel.cost.function_time import FUNCTIONS, LATENCY_MS
-from tidewheel.cost.requests import ASSUMED
+from tidewheel.cost.figures import ASSUMED, FUNCTIONS, LATENCY_MS
 from tidewheel.model.settings import LEASE_MS
 from tidewheel.model.triggers import WORK_QUEUE
 from tidewheel.storage import table

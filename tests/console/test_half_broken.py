@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from tests.console.site import Site
 from tidewheel.console import reading
-from tidewheel.console.live import mark
+from tidewheel.console.app import mark
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 
 from tests.console.site import Site
-from tidewheel.console.live import mark
+from tidewheel.console.app import mark
 
 
 def test_times_from_now_and_the_cost_of_a_page_are_no_change() -> None:

@@ -16,7 +16,7 @@ from tests.contract.builders import a_state
 from tests.docs.recipe import ROOT
 from tidewheel.client.worker.claiming import Claimed, claim
 from tidewheel.clock import ManualClock
-from tidewheel.cost.requests import ASSUMED
+from tidewheel.cost.figures import ASSUMED
 from tidewheel.flows.delivery.cancel import cancel_late
 from tidewheel.memory import MemoryDynamoDBClient, MemoryObjects
 from tidewheel.model.message import MessageId

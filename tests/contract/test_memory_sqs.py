@@ -16,7 +16,7 @@ from tidewheel.clock import ManualClock
 from tidewheel.errors import QueueUnavailable, SqsError
 from tidewheel.flows.ports import QueueMessage
 from tidewheel.local.emulator import Emulator
-from tidewheel.local.emulator.virtual_time import MotoTime
+from tidewheel.local.emulator.patching import MotoTime
 from tidewheel.memory import MemoryService, MemorySqs, MemorySqsClient
 from tidewheel.memory.service import memory_queues
 from tidewheel.model.message import SQS_MAX_BYTES

@@ -23,7 +23,7 @@ NOT_LIMITS = {
     "tidewheel.model.settings.MAX_FUNCTION_S": "the longest of the functions' time-outs",
     "tidewheel.storage.checks.MOST_DUE": "what one sweep sees; the next sees the rest",
     "tidewheel.flows.maintenance.due_checks.MOST_PARKS": "what one sweep handles; the next handles the rest",
-    "tidewheel.flows.maintenance.tombstone_renewal.MOST_RENEWED": "what a collection renews; the next renews the rest",
+    "tidewheel.flows.maintenance.checkpoint.MOST_RENEWED": "what a collection renews; the next renews the rest",
     "tidewheel.flows.maintenance.health.MOST_TOPICS": "how many topics a sweep measures",
     "tidewheel.model.pack.MAX_MESSAGES": "how messages are packed",
     "tidewheel.model.pack.MAX_PACK_BYTES": "how messages are packed",

@@ -7,8 +7,8 @@ from unittest.mock import patch
 from tests.flows.world import DAY, HOUR, START_MS, TOPIC, World
 from tidewheel.flows.administration.pause import pause
 from tidewheel.flows.delivery.cancel import cancel
-from tidewheel.flows.maintenance import tombstone_renewal as module
-from tidewheel.flows.maintenance.tombstone_renewal import renew_tombstones
+from tidewheel.flows.maintenance import checkpoint as module
+from tidewheel.flows.maintenance.checkpoint import renew_tombstones
 from tidewheel.model.message import MessageId
 from tidewheel.model.tombstone import KEPT_S
 

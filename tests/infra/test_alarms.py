@@ -22,7 +22,7 @@ from tests.local.told import TELLING, points
 from tidewheel.aws.scheduler_wheel import SchedulerWheel
 from tidewheel.cdk.alarms import anchor
 from tidewheel.clock import Clock
-from tidewheel.cost.requests import ASSUMED
+from tidewheel.cost.figures import ASSUMED
 from tidewheel.local import LocalTidewheel
 from tidewheel.model.message import Message
 from tidewheel.model.prices import LOGS_GB

@@ -7,8 +7,7 @@ import pytest
 from tests.infra.conftest import StackTemplate
 from tests.infra.variants import template_of
 from tidewheel.cost.bill import ENVIRONMENTS
-from tidewheel.cost.function_time import FUNCTIONS
-from tidewheel.cost.requests import ASSUMED
+from tidewheel.cost.figures import ASSUMED, FUNCTIONS
 
 
 @pytest.mark.parametrize("name", ["development", "production"])

@@ -1,4 +1,4 @@
-"""Compares the service's AWS requests with the flows listed in `tidewheel.cost.requests`."""
+"""Compares the service's AWS requests with the flows listed in `tidewheel.cost.figures`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Adds to `tidewheel.cost.requests` the AWS requests of keys, cancels and claims. Changes here change the users' bill.
+"""Adds to `tidewheel.cost.figures` the AWS requests of keys, cancels and claims. Changes here change the users' bill.
 
-Units are those of small items and messages, as in `tidewheel.cost.requests`.
+Units are those of small items and messages, as in `tidewheel.cost.figures`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidewheel.cost.requests import FLOWS, Asked, Flow
+from tidewheel.cost.figures import FLOWS, Asked, Flow
 
 _RARE: Mapping[str, Mapping[str, Asked]] = {
     "ingest": {

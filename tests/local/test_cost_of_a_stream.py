@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import TOPIC, orders
 from tests.local.asked import send_plain
-from tidewheel.cost.requests import added
+from tidewheel.cost.figures import added
 from tidewheel.cost.stream import Stream
 from tidewheel.cost.workload import Workload
 from tidewheel.model import prices

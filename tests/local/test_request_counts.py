@@ -1,4 +1,4 @@
-"""The service's AWS requests in each flow, as in `tidewheel.cost.requests`. Changes here change the bill."""
+"""The service's AWS requests in each flow, as in `tidewheel.cost.figures`. Changes here change the bill."""
 
 from __future__ import annotations
 

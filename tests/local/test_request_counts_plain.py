@@ -1,4 +1,4 @@
-"""The AWS requests of plain messages, as in `tidewheel.cost.requests`. Changes here change the bill."""
+"""The AWS requests of plain messages, as in `tidewheel.cost.figures`. Changes here change the bill."""
 
 from __future__ import annotations
 

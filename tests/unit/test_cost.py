@@ -11,8 +11,7 @@ from tidewheel.cli.cost import notes
 from tidewheel.cli.main import app
 from tidewheel.client.sender import URGENT_MS
 from tidewheel.cost.bill import ENVIRONMENTS, HISTORY, KEYS, LOGS, POLLS, STORAGE, Bill, bill
-from tidewheel.cost.function_time import gb_seconds
-from tidewheel.cost.requests import ASSUMED, FLOWS
+from tidewheel.cost.figures import ASSUMED, FLOWS, gb_seconds
 from tidewheel.cost.rivals import rivals
 from tidewheel.cost.stream import ENDS_SOON_S, FORWARD_S, URGENT_S
 from tidewheel.cost.workload import Spread, Workload

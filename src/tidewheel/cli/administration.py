@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidewheel.cli.arguments import takes_settings
 from tidewheel.cli.output import print_error, show
-from tidewheel.cli.settings import takes_settings
 from tidewheel.cli.target import client
 from tidewheel.errors import InvalidValue
 from tidewheel.model.settings import SubscriptionSettings, TopicSettings

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.administration import AsJson
+from tidewheel.cli.arguments import pair, takes_settings
 from tidewheel.cli.output import print_error, print_json, progress_bar
-from tidewheel.cli.pair import pair
-from tidewheel.cli.settings import takes_settings
 from tidewheel.cli.target import Target
 from tidewheel.client import dev_service
 from tidewheel.client.dev_service import ABOUT, ACCESS_KEY, ADVANCE, ADVANCED, PORT, DevService, check_free

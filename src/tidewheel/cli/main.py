@@ -36,8 +36,8 @@ from tidewheel.cli import (
     worker,
 )
 from tidewheel.cli.advice import advised
+from tidewheel.cli.arguments import Command
 from tidewheel.cli.output import print_error
-from tidewheel.cli.pair import Command
 from tidewheel.cli.target import Target
 from tidewheel.errors import TidewheelError
 

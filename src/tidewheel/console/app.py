@@ -1,8 +1,14 @@
-"""The console as an ASGI application: its addresses, and how a page is made."""
+"""The console as an ASGI application: its addresses, and how a page is made.
+
+A visible tab asks for the mark of what its page shows again and again (static/console.js), and fetches the page if the
+mark differs. Tabs with the same page share one reading. A hidden tab does not ask, so nobody reads for it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -27,11 +33,10 @@ from tidewheel.client.history import SentHour
 from tidewheel.client.operations.dead_letters import DeadLetter
 from tidewheel.client.tidewheel import Tidewheel
 from tidewheel.clock import utc
-from tidewheel.console import changes, live, text
+from tidewheel.console import changes, text
 from tidewheel.console.guard import LOOPBACK, Guard
 from tidewheel.console.pages import cost, message, messages, overview, sent, topic
 from tidewheel.console.reading import Read, Reader, RequestMeter, reason
-from tidewheel.console.results import Results
 from tidewheel.errors import TidewheelError, UnknownTopic
 from tidewheel.model.message import MessageId
 
@@ -41,6 +46,10 @@ _MARK = "MARK-OF-THE-PAGE"
 """Stands in a template for the page's mark."""
 _PAGES_KEPT = 50
 """Pages that are kept for the tabs that show them."""
+_MOVING = re.compile(r'<span class="rel".*?</span>|<[^>]* data-moving[^>]*>', re.DOTALL)
+"""Parts that differ each time: times from now, and elements whose attributes depend on the time."""
+LOCAL_S, DEPLOYED_S = 1.0, 5.0
+"""How often a tab asks, locally and with AWS."""
 
 Screen = Callable[["Console", Request], tuple[str, dict[str, Any]]]
 """Reads a page's data. Returns the template and its values."""
@@ -79,6 +88,12 @@ class Page:
     status: int
 
 
+def mark(page: str) -> str:
+    """Returns a text that differs for pages whose main part shows something else."""
+    main = page.partition("<main")[2].partition("</main>")[0]
+    return hashlib.blake2b(_MOVING.sub("", main).encode(), digest_size=12).hexdigest()
+
+
 class Console:
     """The state that all pages share.
 
@@ -101,10 +116,10 @@ class Console:
     ) -> None:
         self.client, self.may_change, self.local = client, may_change, local
         self.hide_bodies, self.who = hide_bodies, who
-        self.reader, self.results = Reader(requests), Results()
+        self.reader, self.results = Reader(requests), changes.Results()
         self.attention, self.per_day, self.topic = 0, 0, ""
         self.sent: dict[str, datetime] = {}
-        self.every_s = live.LOCAL_S if local else live.DEPLOYED_S
+        self.every_s = LOCAL_S if local else DEPLOYED_S
         self._kept: OrderedDict[str, Page] = OrderedDict()
         self._made: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._sent: dict[str, tuple[float, Read[Any]]] = {}
@@ -160,8 +175,8 @@ class Console:
                 _log.exception("the page %s failed", request.url.path)
                 told = "This page failed by a defect: the console's log has it."
                 status, made = 500, self.problem(request, "Failed", told)
-        mark = live.mark(made)
-        page = Page(time.monotonic(), made.replace(_MARK, mark), mark, status)
+        shown = mark(made)
+        page = Page(time.monotonic(), made.replace(_MARK, shown), shown, status)
         with self._lock:
             if status == 200 and changes == self._changes:
                 self._kept[address] = page

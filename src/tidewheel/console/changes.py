@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,10 +22,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from tidewheel import TooLate
 from tidewheel.client.changes import Rescheduled
 from tidewheel.client.finding import ChangedMessages, Selected
+from tidewheel.client.operations.dead_letters import DeadLetter
 from tidewheel.client.recurring import send_now
 from tidewheel.client.sender import Sender
 from tidewheel.console.reading import FORESEEN, reason
-from tidewheel.console.results import Result
 from tidewheel.console.text import BODY_IN_LISTS
 from tidewheel.errors import InvalidValue, UnknownMessage
 from tidewheel.model.duration import delay_ms, delay_of, read_time
@@ -37,8 +39,52 @@ _FORM_BYTES = 2_000_000
 _FORM_FIELDS = 2000
 LETTERS_RECEIVED = 100
 _SENT_KEPT = 100
+_RESULTS_KEPT = 20
+"""The newest results, each with what was typed, up to 2 MB."""
 
 _audit = logging.getLogger("tidewheel.console.audit")
+
+
+@dataclass(slots=True)
+class Result:
+    """The result of an action. An action that goes on in the background changes the text.
+
+    Attributes:
+        text: a sentence.
+        good: whether the action succeeded.
+        errors: field -> advice about its value.
+        typed: field -> the typed text, kept if something is wrong.
+        link: an address to go on, with its text.
+        letters: dead letters that were looked at, with the beginnings of their bodies. None: nobody looked.
+    """
+
+    text: str
+    good: bool = True
+    errors: dict[str, str] = field(default_factory=dict)
+    typed: dict[str, str] = field(default_factory=dict)
+    link: tuple[str, str] | None = None
+    running: bool = False
+    letters: list[DeadLetter] | None = None
+
+
+class Results:
+    """The newest results, by a name that nobody can guess."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Result] = OrderedDict()
+
+    def put(self, result: Result) -> str:
+        """Keeps a result. Returns its name."""
+        name = secrets.token_urlsafe(9)
+        self._kept[name] = result
+        if len(self._kept) > _RESULTS_KEPT:
+            self._kept.popitem(last=False)
+        return name
+
+    def get(self, name: str | None) -> Result | None:
+        """Returns a result, if it is still kept."""
+        return self._kept.get(name or "")
+
 
 Action = Callable[["Console", "Asked"], Result]
 

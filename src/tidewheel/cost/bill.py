@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidewheel.cost.function_time import gb_seconds
-from tidewheel.cost.requests import ASSUMED, FLOWS, added
+from tidewheel.cost.figures import ASSUMED, FLOWS, added, gb_seconds
 from tidewheel.cost.stream import Runs, Stream, any_of
 from tidewheel.cost.workload import DAY_S, Workload
 from tidewheel.model import prices

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidewheel.cost.requests import ASSUMED, FLOWS, added
+from tidewheel.cost.figures import ASSUMED, FLOWS, added
 from tidewheel.cost.workload import DAY_S, Spread, Workload
 from tidewheel.model.message import HEADER_BYTES, SQS_MAX_BYTES
 from tidewheel.model.pack import MAX_PACK_BYTES
@@ -41,7 +41,7 @@ class Runs:
     """A day's runs of a flow.
 
     Attributes:
-        flow: its name in `tidewheel.cost.requests.FLOWS`.
+        flow: its name in `tidewheel.cost.figures.FLOWS`.
         measures: measure -> number.
         messages: that the flow processes.
         more: units beyond those of the table, for larger items than the table's small items.

@@ -9,8 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.clock import utc
-from tidewheel.cost.function_time import FUNCTIONS, slowness, warm_ms
-from tidewheel.cost.requests import FIGURES, FLOWS, added
+from tidewheel.cost.figures import FIGURES, FLOWS, FUNCTIONS, added, slowness, warm_ms
 from tidewheel.cost.stream import Runs
 from tidewheel.model.triggers import SWEEP_INTERVAL_S
 from tidewheel.prove.trial import LEDGER_S, PACK, SETTINGS, Trial

@@ -21,10 +21,9 @@ from typing import Any
 from moto.core.common_models import BaseModel
 
 from tidewheel.clock import SystemClock
-from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.patching import MotoTime, Patches
 from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.tables import EmulatedTables
-from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.emulator.wire import Wire
 
 

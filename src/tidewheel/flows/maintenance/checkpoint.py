@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from tidewheel.errors import CorruptMetadata, ObjectMissing, ObjectRefused
 from tidewheel.flows.maintenance.consider_merge import nearest
-from tidewheel.flows.maintenance.tombstone_renewal import renew_tombstones
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.checkpoint import Checkpoint, checkpoint_of, decode_checkpoint, encode_checkpoint
@@ -19,7 +18,7 @@ from tidewheel.model.message import id_floor, id_text
 from tidewheel.model.object_names import CHECKPOINTS, checkpoint_name, topic_prefix
 from tidewheel.model.plan import Trash
 from tidewheel.model.subscription_state import Delivery, SubscriptionState
-from tidewheel.model.tombstone import Tombstone
+from tidewheel.model.tombstone import KEPT_S, Tombstone
 from tidewheel.model.topic_state import TopicState
 from tidewheel.storage.keys import NotInLedgers
 from tidewheel.storage.objects import Objects
@@ -29,6 +28,10 @@ MOST_KEYS = 100_000
 """Keys of a checkpoint: some megabytes."""
 _READ_AGAIN_MS = 10
 """Pause between two readings of the keys, for each key that was examined. So keys cost at most 100 reads a second."""
+_MARGIN_S = KEPT_S // 2
+"""A tombstone is renewed so long before its end. The daily work may fail for as long."""
+MOST_RENEWED = 2_000
+"""Tombstones that one visit renews, those that end first: 20 s at most, one after the other."""
 
 Told = Callable[[TopicState, Sequence[Bucket], Sequence[Trash], Sequence[Tombstone]], None]
 
@@ -150,6 +153,26 @@ def store_checkpoint(objects: Objects, checkpoint: Checkpoint, found: Found | No
     kept = sorted([*readable, name])[-KEPT:]
     objects.delete(each for each in found.names if each not in kept)
     return True
+
+
+def renew_tombstones(ports: Ports, state: TopicState) -> None:
+    """Renews tombstones that end soon, of slots that are sealed and not collected.
+
+    The table deletes a tombstone 28 days after its message is due. A rebuild needs it for longer if a subscription is
+    paused for longer, or if ledgers are kept for replays: the message is still in a ledger.
+
+    Sends no request unless such a slot is older than 14 days. A tombstone of a sealed slot does not change, so it may
+    be put again. If it stops anywhere, the next day's call renews the rest.
+    """
+    now_s = ports.clock.now_ms() // 1000
+    first, end = state.collected_until, state.sealed
+    if first >= end or first * state.slot_ms // 1000 + KEPT_S - _MARGIN_S > now_s:
+        return
+    needed = (each for each in ports.tombstones.all(state.topic) if first <= each.slot < end)
+    ending = sorted((each for each in needed if each.ttl_s < now_s + _MARGIN_S), key=lambda each: each.ttl_s)
+    ending = ending[:MOST_RENEWED]
+    renewed = [each._replace(ttl_s=now_s + KEPT_S) for each in ending]
+    ports.parallel(lambda each: ports.tombstones.restore(state.topic, each), renewed)
 
 
 def checkpoint_topic(ports: Ports, topic: str, *, ahead_ms: int = 0, tell: Told | None = None) -> bool:

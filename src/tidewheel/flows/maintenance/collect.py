@@ -10,10 +10,9 @@ from itertools import groupby
 from tidewheel.errors import CorruptMetadata
 from tidewheel.flows.administration.purge import purges_in_force
 from tidewheel.flows.delivery.recur import delete_plan
-from tidewheel.flows.maintenance.checkpoint import write_checkpoint
+from tidewheel.flows.maintenance.checkpoint import renew_tombstones, write_checkpoint
 from tidewheel.flows.maintenance.consider_merge import NO_REWRITE, Rewrite, nearest, rewrite_of
 from tidewheel.flows.maintenance.live_view import LAG_MS
-from tidewheel.flows.maintenance.tombstone_renewal import renew_tombstones
 from tidewheel.flows.ports import Ports
 from tidewheel.ledger.bucket import Bucket
 from tidewheel.model.needed import needed

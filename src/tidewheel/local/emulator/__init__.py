@@ -2,9 +2,9 @@
 
 | module | moto 5.2.5 | workaround |
 |---|---|---|
-| virtual_time | takes the time from the machine | its time functions ask our clock |
 | wire | is reached by HTTP or by patching every client | clients of our sessions reach moto directly, under one lock |
 | refusals | raises Python errors for unknown operations and values of wrong types | AWS's code, by botocore's model |
+| patching | takes the time from the machine | its time functions ask our clock |
 | patching | makes random request ids, and lists the methods of its classes at each request | counted, remembered |
 | queues | walks all messages at each operation, cannot move dead letters back | `MemoryTidewheel`'s queues |
 | tables | copies and sorts whole tables | `MemoryTidewheel`'s table |
@@ -32,14 +32,13 @@ from moto.core.models import DEFAULT_ACCOUNT_ID, MockAWS
 from tidewheel.clock import Clock, utc
 from tidewheel.errors import NotConfigured
 from tidewheel.local.emulator.cloudformation import Stack
-from tidewheel.local.emulator.patching import Patches
+from tidewheel.local.emulator.patching import MotoTime, Patches
 from tidewheel.local.emulator.queues import EmulatedSqs
 from tidewheel.local.emulator.resources import Resource
 from tidewheel.local.emulator.schedule_backend import ScheduleBook
 from tidewheel.local.emulator.ssm import Parameter, ssm_backends
 from tidewheel.local.emulator.starts import Starts
 from tidewheel.local.emulator.tables import EmulatedTables
-from tidewheel.local.emulator.virtual_time import MotoTime
 from tidewheel.local.emulator.wire import ACCESS_KEY, REGION, Command, Wire
 from tidewheel.memory.dynamodb import MemoryDynamoDBClient
 from tidewheel.memory.sqs_queue import MemoryQueue
