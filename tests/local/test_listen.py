@@ -249,10 +249,10 @@ def test_what_is_never_taken_goes_to_the_dead_letters_as_the_queue_says(world: W
     ready, rule, *lines = shown.splitlines()
     assert ready == f"Ready: orders/{world.name} to {hook.url}. Ctrl-C ends it."
     assert "again after 0 s, and goes to the dead-letter queue after 10 tries" in rule
-    assert [line.split("  ")[2] for line in lines] == ["500"] * 10
-    assert lines[9].endswith("attempt 10")
-    # SQS hides it for 0 s, so it may come once more while it is put into the dead-letter queue.
-    assert errors in [f"Stopped. Messages: 9 failed, {dead} dead.\n" for dead in (1, 2)]
+    # SQS hides it for 0 s, so it may come again while it is posted or put into the dead-letter queue.
+    assert 5 < len(lines) <= 10 and {line.split("  ")[2] for line in lines} == {"500"}
+    assert lines[-1].endswith("attempt 10")
+    assert errors in [f"Stopped. Messages: {len(lines) - 1} failed, {dead} dead.\n" for dead in (1, 2)]
 
 
 def test_where_nothing_listens_no_message_is_lost(world: World, hook: Hook) -> None:
