@@ -43,14 +43,14 @@ class Batch:
 
     def ingest(self) -> None:
         """Ingests all packs, each topic in a share of the time. Refuses packs that can never be ingested."""
-        for packs, left in groups(self._readable()):
+        for packs, groups_left in groups(self._readable()):
             topic = packs[0][1].topic
             with (
-                deadline.share(left),
+                deadline.share(groups_left),
                 self._telemetry.step(topic=topic, correlation_id=packs[0][0], packs=len(packs)),
             ):
                 done = self._ingest_group(topic, packs)
-            if left > 1 and any(pack.arrival is not None and pack.arrival.retried for _, pack in packs):
+            if groups_left > 1 and any(pack.arrival is not None and pack.arrival.retried for _, pack in packs):
                 # A pack of the next groups may be why the last call died.
                 self._unfinished.delete(topic, done, urgent=not self._is_bulk(topic))
             del packs  # frees its memory before the next group is read
@@ -90,11 +90,11 @@ class Batch:
     def _ingest_group(self, topic: str, packs: list[NamedPack]) -> list[str]:
         """Ingests packs of a topic and generation. Returns the names of the packs that are done."""
         names = [name for name, _ in packs]
-        left: list[PendingPacks] = []
+        pending: list[PendingPacks] = []
         if packs[0][1].generation == PLAIN:
-            packs, left = self._adopted(topic, packs)
-        left += ingest_group(packs, partial(self._ingest_packs, topic), self._in_time)
-        return self._unfinished.settle_all(names, left) if left or self._unfinished.bad else names
+            packs, pending = self._adopted(topic, packs)
+        pending += ingest_group(packs, partial(self._ingest_packs, topic), self._in_time)
+        return self._unfinished.settle_all(names, pending) if pending or self._unfinished.bad else names
 
     def _adopted(self, topic: str, packs: list[NamedPack]) -> tuple[list[NamedPack], list[PendingPacks]]:
         """Returns packs of the topic for the plain messages that are ingested here, and messages that come again."""
@@ -105,7 +105,7 @@ class Batch:
         except Exception as error:  # what other topics of the batch have done must not come again
             return [], [PendingPacks(names=[name for name, _ in packs], error=error)]
         self._telemetry.logger.info("plain messages", extra={"forwarded": done.forwarded})
-        return done.packs, done.left
+        return done.packs, done.pending
 
     def _ingest_packs(self, topic: str, packs: list[Pack]) -> Ingested:
         """Ingests packs. Logs and counts the results."""

@@ -76,7 +76,7 @@ def test_what_can_wait_is_forwarded_together_and_the_rest_is_ingested_here() -> 
 
     done = adopted(world, batch, bulk)
 
-    assert (names(done), done.forwarded, len(bulk.packs), done.left) == (["near"], 2, 1, [])
+    assert (names(done), done.forwarded, len(bulk.packs), done.pending) == (["near"], 2, 1, [])
     assert done.packs[0][1].generation == world.state.generation
 
 
@@ -166,7 +166,7 @@ def test_a_body_that_cannot_be_stored_keeps_its_message_alone_in_the_queue() -> 
         done = adopted(world, batch)
 
     assert names(done) == ["small"]
-    assert [(each.names, str(each.error)) for each in done.left] == [(["large"], "no S3")]
+    assert [(each.names, str(each.error)) for each in done.pending] == [(["large"], "no S3")]
 
 
 # ---- cancels
@@ -198,7 +198,7 @@ def test_a_cancel_that_fails_leaves_its_own_message_alone() -> None:
     with patch.object(world.service.keys, "read", fails):
         done = adopted(world, batch, bulk)
 
-    assert [each.names for each in done.left] == [["bad"]]
+    assert [each.names for each in done.pending] == [["bad"]]
     assert (names(done), done.forwarded) == (["near"], 1)
     assert entry(world).cancelled
 
@@ -210,7 +210,7 @@ def test_the_messages_of_an_envelope_wait_while_its_cancel_fails() -> None:
     with patch.object(world.service.keys, "claim", side_effect=OSError("no answer")):
         done = adopted(world, batch, bulk)
 
-    assert not done.packs and not bulk.packs and [each.names for each in done.left] == [["both"]]
+    assert not done.packs and not bulk.packs and [each.names for each in done.pending] == [["both"]]
 
 
 def test_a_cancel_has_the_version_of_its_sending_and_never_a_higher_one() -> None:
@@ -247,7 +247,7 @@ def test_a_message_sent_before_the_deletion_is_refused_and_cancels_nothing() -> 
     done = adopted(world, [*before, plain(world, "after", age_ms=500_000)], bulk)
 
     assert names(done) == ["after"] and not bulk.packs
-    assert all(isinstance(each.error, TopicReplaced) for each in done.left) and len(done.left) == 2
+    assert all(isinstance(each.error, TopicReplaced) for each in done.pending) and len(done.pending) == 2
     assert world.service.keys.read(TOPIC, "k") is None
 
 

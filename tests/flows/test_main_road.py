@@ -123,8 +123,8 @@ def test_a_message_of_the_sdk_enters_few_files_and_no_exception(road: Road) -> N
 
     assert not exceptions(ingest) and not exceptions(dispatch)
     assert len(sending) <= 16, sorted(sending)
-    assert len(ingest) <= 31, sorted(ingest)
-    assert len(dispatch) <= 38, sorted(dispatch)
+    assert len(ingest) <= 30, sorted(ingest)
+    assert len(dispatch) <= 37, sorted(dispatch)
     assert len(receiving) <= 17, sorted(receiving)
     union = sending | ingest | dispatch | receiving
     assert len(union) <= 55, sorted(union)

@@ -27,8 +27,7 @@ from tests.iam.iam_policy import Request, Statement, allowed, many, names_action
 from tests.iam.iam_requests import requests_of
 from tests.iam.iam_resources import asked, is_disabled_key
 from tidewheel.clock import Clock
-from tidewheel.local.emulator.refusals import XML_SERVICES, answer_of
-from tidewheel.local.emulator.wire import REGION, Answer
+from tidewheel.local.emulator.wire import REGION, XML_SERVICES, Answer, answer_of
 from tidewheel.local.emulator.wire_calls import WireRequest
 
 _NO_RESOURCE = "*"

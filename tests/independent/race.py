@@ -215,10 +215,10 @@ class Worker:
             for each in sent:
                 each.ingests += 1
             try:
-                left = ingest(self._ports, TOPIC, [pack]).left
+                pending = ingest(self._ports, TOPIC, [pack]).pending
             except GIVEN_UP as error:
-                left = {0: error}
-            if left:
+                pending = {0: error}
+            if pending:
                 self._record.gave_up("ingest")
                 continue
             for each in sent:

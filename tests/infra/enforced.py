@@ -408,7 +408,7 @@ def is_paused_for_long(world: World) -> None:
         world.client.cancel(topic, world.client.send(topic, "x", delay="2h").id)
     world.client.send(topic, "y", delay="2h")
     world.client.pause(topic, "mail")
-    module = "tidewheel__flows__maintenance__tombstone_renewal__"
+    module = "tidewheel__flows__maintenance__checkpoint__"
     with world.patched(**{f"{module}KEPT_S": 60, f"{module}_MARGIN_S": 60}):
         world.stack.advance(hours=3)
         for _ in range(2):

@@ -71,7 +71,7 @@ def test_every_field_of_a_record_is_shown_from_the_logs_of_all_functions(widgets
         assert query.count("SOURCE") == len({*re.findall(r"SOURCE '(\w+)", query)}) == 5
 
 
-def test_each_row_says_how_to_read_it_and_the_runbook_is_linked(widgets: list[dict[str, Any]]) -> None:
+def test_each_row_says_how_to_read_it_and_the_runbook_is_named(widgets: list[dict[str, Any]]) -> None:
     texts = [each["properties"]["markdown"] for each in widgets if each["type"] == "text"]
     assert len(texts) == 4 and all(text.startswith("#") for text in texts)
     assert "`tidewheel docs runbook`" in texts[0]

@@ -252,7 +252,7 @@ class Triggers:
             done = ingest(ports, first.topic, packs)
             for name in ("superseded", "cancelled", "expired", "parked", "ledger_rows", "direct_rows"):
                 self.world.exercised[f"ingest: {name}"] += getattr(done, name)
-            ingested = [each for place, each in enumerate(batch) if place not in done.left]
+            ingested = [each for place, each in enumerate(batch) if place not in done.pending]
             self.packs = [each for each in self.packs if each not in ingested]
             state = self.world.service.topic_states.read(first.topic)
             if state is not None and state.generation == first.generation:

@@ -33,10 +33,10 @@ COLUMNS = 24
 PROMISE_MS = 1100
 """The most that a message should be late: SQS's whole second, and the tolerance for two clocks."""
 
-_LATE = """# Is anything late?
-**Lateness** is what was delivered: up to {promise} ms is as promised. **Oldest due** is what was not delivered: nothing
-shown is nothing late. If both are quiet, all is well; stop here. Otherwise look where the flow below breaks off, from
-left to right, then at the causes. What each alarm means, and what to do: `tidewheel docs runbook`."""
+_LATE = f"""# Is anything late?
+**Lateness** is what was delivered: up to {PROMISE_MS} ms is as promised. **Oldest due** is what was not delivered:
+nothing shown is nothing late. If both are quiet, all is well; stop here. Otherwise look where the flow below breaks
+off, from left to right, then at the causes. What each alarm means, and what to do: `tidewheel docs runbook`."""
 _FLOW = """## Where does it break off?
 Messages go from left to right. Accepted, but no ledgers and nothing delivered: ingest. Ledgers, but nothing planned
 when they are due: dispatch. Planned, but not delivered: deliver, or the subscription's queue."""
@@ -75,14 +75,13 @@ class Dashboard(Construct):
         self._watched = watched
         self._environment = environment
         self._consumers: tuple[GraphWidget, GraphWidget] | None = None
-        text = _LATE.format(promise=PROMISE_MS)
         self.dashboard = cloudwatch.Dashboard(
             self,
             "Dashboard",
             dashboard_name=watched.service_name,
             default_interval=Duration.hours(12),
             widgets=[
-                [_text(text, height=3)],
+                [_text(_LATE, height=3)],
                 self._late(alarms),
                 [_text(_FLOW)],
                 [self._logged("Messages", COLUMNS)],

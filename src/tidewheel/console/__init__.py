@@ -5,12 +5,10 @@ pages are made on the server. Each works without scripts, which only keep it up 
 
 | module | holds |
 |---|---|
-| app | the addresses, and how a page is made |
+| app | the addresses, how a page is made, and the mark by which a tab sees that it changed |
 | guard | who may ask: token, Host, Origin, and the headers of each answer |
 | reading | reads that may fail one by one, and their number |
-| live | the mark by which a tab sees that its page changed |
-| changes | the forms, and the audit line of each |
-| results | the outcomes of the last actions |
+| changes | the forms, the audit line of each, and the outcomes of the last ones |
 | text, wheel | values as text, and the picture of the wheel |
 | pages | the screens |
 """

@@ -1,4 +1,4 @@
-"""Loads the measured AWS requests and times of each flow, from `figures.toml`.
+"""Computes requests, units and function time of each flow, from the measured figures of `figures.toml`.
 
 A run of a flow is described by its measures:
 
@@ -29,6 +29,7 @@ FIGURES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("figures.tom
 """The figures of `figures.toml`: flows, billed, functions, latency_ms, assumed."""
 ASSUMED: Mapping[str, float] = FIGURES["assumed"]
 LATENCY_MS: Mapping[str, float] = FIGURES["latency_ms"]
+_SEND = "sqs.SendMessageBatch"
 PATHS: Mapping[str, Mapping[str, float]] = FIGURES["functions"]
 """The functions, and calls of ingest that only forward plain messages -> memory, and measured times."""
 FUNCTIONS = {name: its for name, its in PATHS.items() if name != "forward"}
@@ -134,10 +135,12 @@ def warm_ms(function: str, calls: float, messages: float, requests: Mapping[str,
     """Returns the duration of all calls of a function together, without starts. See `gb_seconds`."""
     its, slower = PATHS[function], slowness(function)
     messages_ms, threads = messages * its["message_ms"] * slower, ASSUMED["send_threads"]
+    computed_ms = {_SEND: messages_ms * (threads - 1), "s3.GetObject": 0.0}  # by other threads, while one waits
     waits_ms = {name: count * LATENCY_MS[name] for name, count in requests.items()}
-    sends_ms, reads_ms = (waits_ms.pop(name, 0.0) / threads for name in ("sqs.SendMessageBatch", "s3.GetObject"))
-    sends_ms = max(0.0, sends_ms - messages_ms * (threads - 1) / threads)
-    return calls * its["call_ms"] * slower + messages_ms + sends_ms + reads_ms + sum(waits_ms.values())
+    for name in computed_ms.keys() & requests.keys():
+        least_ms = min(requests[name], calls) * LATENCY_MS[name]
+        waits_ms[name] = max(least_ms, (waits_ms[name] - computed_ms[name]) / threads)
+    return calls * its["call_ms"] * slower + messages_ms + sum(waits_ms.values())
 
 
 def cold_share(calls: float) -> float:

@@ -21,6 +21,7 @@ from tidewheel.model.pack import MAX_PACK_BYTES
 from tidewheel.model.plan import MAX_PART_RAW_BYTES, MAX_PART_SEGMENTS, part_rows_of
 from tidewheel.model.settings import TopicSettings
 from tidewheel.model.triggers import BULK_WINDOW_S
+from tidewheel.storage.plans import MAX_INLINE_MANIFEST_BYTES
 
 CHUNK_BYTES = 64 * 1024
 """Bytes that SQS bills as a request; bytes of a segment."""
@@ -80,7 +81,7 @@ def whole(number: float, size: float) -> float:
 
 
 class Stream:
-    """A workload's runs in a day, if messages are sent.
+    """A workload's runs in a day, if messages are sent. Leaves out what is below two percent of nearly every bill.
 
     Attributes:
         stored_bytes: of a message in S3.
@@ -211,6 +212,9 @@ class Stream:
             yield Runs("dispatch", measures | {"ten_parts": deliveries * math.ceil(parts / 10)}, more=more)
             each = deliveries * parts
             sends, more = self._sent(each, messages)
+            plan_bytes = segments * self._assumed["plan_segment_bytes"]
+            is_object = plan_bytes > MAX_INLINE_MANIFEST_BYTES
+            more |= {"s3.get": each} if is_object else {"dynamodb.read": each * _more(plan_bytes, 4096)}
             measures = {"call": each, "segment": deliveries * (segments + parts - 1), "sends": sends}
             yield Runs("deliver", measures | {"complete": deliveries}, messages, more)
         yield Runs("record", {"call": deliveries})
@@ -250,6 +254,6 @@ def _polled(packs: float, receives_a_second: float) -> float:
     return min(10.0, max(1.0, packs / DAY_S / receives_a_second))
 
 
-def _more(size_bytes: float) -> float:
-    """Returns the SQS requests billed for a payload beyond the first."""
-    return max(0, math.ceil(size_bytes / CHUNK_BYTES) - 1)
+def _more(size_bytes: float, unit_bytes: float = CHUNK_BYTES) -> float:
+    """Returns the units billed for an item or a payload beyond the first."""
+    return max(0, math.ceil(size_bytes / unit_bytes) - 1)

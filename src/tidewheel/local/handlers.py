@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ import botocore.session
 
 from tidewheel import clock as clocks
 from tidewheel.clock import Clock
+from tidewheel.jobs.variables import environment
 from tidewheel.local.emulator import ACCESS_KEY, REGION
 from tidewheel.local.event_source import Failed, Run, record_of
 from tidewheel.local.module_files import module_at
@@ -131,7 +131,7 @@ class Handler:
     @contextmanager
     def _cold_start(self, core_session: CoreSession) -> Iterator[None]:
         with (
-            patch.dict(os.environ, self._environment),
+            environment(self._environment),
             patch.object(boto3, "DEFAULT_SESSION", boto3.Session(botocore_session=core_session())),
             # boto3.Session() asks for a botocore session here, so the module's own sessions are ours too.
             patch.object(botocore.session, "get_session", lambda *_, **__: core_session()),

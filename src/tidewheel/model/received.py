@@ -1,4 +1,4 @@
-"""Decodes received messages and their headers.
+"""Decodes messages that consumers or functions received, and the headers of the former.
 
 The header is the value of the message attribute `tidewheel`: a JSON object with
 

@@ -9,10 +9,10 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from tidewheel.jobs.variables import environment
 from tidewheel.spark.java import find_java, make_java_home
 from tidewheel.spark.ledger_sink import LedgerSource
 
@@ -53,7 +53,7 @@ def local_session(cores: int | None = None, *, memory_mb: int = 2048) -> SparkSe
             builder = SparkSession.builder.master(master).appName("tidewheel")
             for name, value in _settings(cores, memory_mb, logging).items():
                 builder = builder.config(name, value)
-            with patch.dict(os.environ, _environment(make_java_home(find_java(), Path(folder)))):
+            with environment(_environment(make_java_home(find_java(), Path(folder)))):
                 spark = builder.getOrCreate()
     return register(spark)
 

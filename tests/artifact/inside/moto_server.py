@@ -5,7 +5,7 @@ Run by `launch.py`, it lives in moved time. Each workaround has its reason:
 | what | why |
 |---|---|
 | one lock for each request | moto is not safe under threads: two transactions that exclude each other may both win |
-| `virtual_time` | moto makes milliseconds of a float and loses some: a delayed message would be early |
+| `MotoTime` | moto makes milliseconds of a float and loses some: a delayed message would be early |
 | `patching` | each request makes a random id, and lists the methods of a class |
 | `tables` | a transaction copies whole tables, a query sorts them: seconds for thousands of items |
 | `queues` | a queue is walked at each request; a stale receipt handle deletes; StartMessageMoveTask is missing |

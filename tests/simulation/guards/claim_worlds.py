@@ -116,7 +116,7 @@ def _ingests(world: SmallWorld, batch: Pack, name: str = "ingest") -> None:
 
 def _ingest(ports: Any, batch: Pack) -> None:
     """Ingests a pack, which comes again if something of it must wait."""
-    if ingest(ports, TOPIC, [batch]).left:
+    if ingest(ports, TOPIC, [batch]).pending:
         raise CallFailed
 
 

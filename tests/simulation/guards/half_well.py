@@ -113,7 +113,7 @@ GUARDS = (
         wheel.test_a_sweep_whose_schedules_are_refused_starts_dispatches_and_tries_the_schedules_again,
     ),
     Held(
-        Guard("what cannot be read is noted", deliver.deliver_part, never("sent.left")),
+        Guard("what cannot be read is noted", deliver.deliver_part, never("sent.unread")),
         partial(damage.test_one_damaged_ledger_of_five_delays_no_other, "gone"),
     ),
     Held(

@@ -42,7 +42,7 @@ def _ingest(ports: Any, *batch: NamedPack) -> None:
         ports.queues.forward(TOPIC, messages, pack)
 
     done = adopt(ports, TOPIC, batch, "bucket", forward)
-    for each in done.left:
+    for each in done.pending:
         if each.error is not None and not isinstance(each.error, TopicReplaced):
             raise each.error
     if done.packs:

@@ -44,12 +44,12 @@ class Adopted:
     Attributes:
         packs: to be ingested now.
         forwarded: messages in the bulk queue.
-        left: what comes again, or is to be refused.
+        pending: what comes again, or is to be refused.
     """
 
     packs: list[NamedPack]
     forwarded: int
-    left: list[PendingPacks]
+    pending: list[PendingPacks]
 
 
 def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, forward: Forward | None) -> Adopted:
@@ -80,14 +80,14 @@ def adopt(ports: Ports, topic: str, plain: Sequence[NamedPack], s3_bucket: str, 
     if large:
         errors |= each_alone(ports.parallel, store, large)
     errors |= _cancel(ports, state, {place: pack for place, pack in enumerate(packs) if place not in errors})
-    left = [PendingPacks(names=[plain[place][0]], error=error) for place, error in errors.items()]
+    pending = [PendingPacks(names=[plain[place][0]], error=error) for place, error in errors.items()]
     rest = [(plain[i][0], pack) for i, pack in enumerate(packs) if i not in errors and len(pack)]
     now_ms = ports.clock.now_ms()
     far = {name: pack for name, pack in rest if _may_wait(pack, now_ms)}
     if forward is None or not _forward(state, far.values(), now_ms, forward):
         far = {}
     own = [(name, replace(pack, generation=state.generation)) for name, pack in rest if name not in far]
-    return Adopted(packs=own, forwarded=sum(map(len, far.values())), left=left)
+    return Adopted(packs=own, forwarded=sum(map(len, far.values())), pending=pending)
 
 
 def _sent_to_deleted(ports: Ports, state: TopicState, plain: Sequence[Pack]) -> dict[int, Exception]:

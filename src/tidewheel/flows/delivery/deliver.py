@@ -70,8 +70,8 @@ def deliver_part(ports: Ports, key: DeliveryKey, part: int) -> Delivered | None:
         raise
     if sent is None:
         return None
-    if sent.left is not None:
-        note, tally = {part: sent.left}, sent.done.tally
+    if sent.unread is not None:
+        note, tally = {part: sent.unread}, sent.done.tally
         persistently(lambda: ports.deliveries.note_unread(delivery, note, str(sent.reason), now_ms, tally=tally))
         if sent.goes_on:
             ports.queues.enqueue_parts(key, [part])
@@ -88,13 +88,13 @@ class _Sent(NamedTuple):
     """What came of a part.
 
     Attributes:
-        left: the pieces that could not be read, or for which there was no time.
-        reason: the error of `left`.
+        unread: the pieces that could not be read, or for which there was no time.
+        reason: the error of `unread`.
         goes_on: whether time was all that was missing. Each task sends some of the part, so the next may come at once.
     """
 
     done: Delivered
-    left: Unread | None = None
+    unread: Unread | None = None
     reason: Exception | None = None
     goes_on: bool = False
 
@@ -104,7 +104,7 @@ def _deliver(ports: Ports, state: TopicState, delivery: Delivery, part: int) -> 
     try:
         plan = plan_at(ports, state, delivery.key.plan)
     except (ObjectMissing, ObjectRefused) as error:
-        return _unread(Unread((), (error.object_name,), 0, lost=True), [error])
+        return _nothing_read(Unread((), (error.object_name,), 0, lost=True), error)
     if plan is None:
         raise CorruptMetadata(f"delivery {delivery.key} is open, but its plan is gone")
     if (plan.edition, plan.part_count) != (delivery.edition, delivery.parts):
@@ -121,13 +121,13 @@ def _deliver(ports: Ports, state: TopicState, delivery: Delivery, part: int) -> 
     try:
         segments = segments_of_unindexed(ports.objects, ledger, plan, state.slot_ms)
     except Exception as error:
-        return _unread(Unread((), (ledger.object_name,), ledger.rows, is_of_object(error)), [error])
+        return _nothing_read(Unread((), (ledger.object_name,), ledger.rows, is_of_object(error)), error)
     portions = replace(plan, segments=tuple(segments), unindexed=()).parts()
     return _send_portions(ports, state, plan, delivery, part, portions)
 
 
-def _unread(left: Unread, errors: Sequence[Exception]) -> _Sent:
-    return _Sent(Delivered(failures=tuple(errors), unread=lost_objects(left)), left, errors[-1])
+def _nothing_read(unread: Unread, error: Exception) -> _Sent:
+    return _Sent(Delivered(failures=(error,), unread=lost_objects(unread)), unread, error)
 
 
 def _send_portions(
@@ -135,26 +135,26 @@ def _send_portions(
 ) -> _Sent:
     """Sends the pieces of a part, or those that could not be read before, in portions that fit into memory."""
     noted = dict(delivery.unread).get(part)
-    wanted = list(enumerate(piece for pieces in portions for piece in pieces))
+    numbered = list(enumerate(piece for pieces in portions for piece in pieces))
     if noted is not None and noted.pieces:
-        wanted = [wanted[number] for number in noted.pieces if number < len(wanted)]
-    numbers = {piece: number for number, piece in wanted}
+        numbered = [numbered[number] for number in noted.pieces if number < len(numbered)]
+    numbers = {piece: number for number, piece in numbered}
     done, errors, late = Delivered(), dict[Piece, Exception](), OutOfTime("the rest of a ledger")
-    for pieces in portions:
-        own = [piece for piece in pieces if piece in numbers]
+    for portion in portions:
+        pieces = [piece for piece in portion if piece in numbers]
         if done.segments and deadline.left_s() < _PORTION_S:
-            errors |= dict.fromkeys(own, late)
-        elif own:
-            found = due_rows(ports, state, plan, own)
-            errors |= {piece: each.error for each in found.unread for piece in each.pieces}
-            sent = _send(ports, state, delivery, found.rows)
-            done = done.plus(sent._replace(segments=len({piece.planned for piece in own}), purged=found.purged))
+            errors |= dict.fromkeys(pieces, late)
+        elif pieces:
+            due = due_rows(ports, state, plan, pieces)
+            errors |= {piece: each.error for each in due.unread for piece in each.pieces}
+            sent = _send(ports, state, delivery, due.rows)
+            done = done.plus(sent._replace(segments=len({piece.planned for piece in pieces}), purged=due.purged))
     if not errors:
         return _Sent(done)
-    left = unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
-    causes = tuple(each for each in dict.fromkeys(errors.values()) if each is not late)  # one of many is told once
-    done = done._replace(failures=done.failures + causes, unread=lost_objects(left))
-    return _Sent(done, left, causes[-1] if causes else late, goes_on=not causes)
+    unread = unread_of({numbers[piece]: piece for piece in errors}, sum(map(len, portions)), errors, delivery.parts)
+    causes = tuple(each for each in dict.fromkeys(errors.values()) if each is not late)  # one of many is reported once
+    done = done._replace(failures=done.failures + causes, unread=lost_objects(unread))
+    return _Sent(done, unread, causes[-1] if causes else late, goes_on=not causes)
 
 
 def _send(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) -> Delivered:
@@ -173,9 +173,9 @@ def _ready(ports: Ports, state: TopicState, delivery: Delivery, rows: pa.Table) 
         end = rows.column("deliver_at_ms")[-1].as_py() // state.slot_ms + 1
         cancelled = ports.tombstones.ids(state.topic, delivery.key.plan, min(end, delivery.created_slot))
         rows = without_ids(rows, map(id_bytes, cancelled))
-    wanted = rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)
-    live = without_expired(wanted, ports.clock.now_ms())
-    return live, wanted.num_rows - live.num_rows
+    its_rows = rows_for(rows_of(state, delivery, rows), delivery.key.subscription, delivery.filter_policy)
+    live = without_expired(its_rows, ports.clock.now_ms())
+    return live, its_rows.num_rows - live.num_rows
 
 
 def deliver_at_once(ports: Ports, state: TopicState, plan: Plan, deliveries: Sequence[Delivery]) -> Delivered:

@@ -59,11 +59,11 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
         Exception: a park was not taken. Other subscriptions received their messages, and a repetition sends copies.
     """
     # Read before the tombstones. A late cancel reads them after its tombstone is put, and tells its caller who may
-    # still get the message. So each reader that gets the message here was told of, or this finds the tombstone.
+    # still get the message. So the caller knows of each reader that gets the message here, or this finds the tombstone.
     subscriptions = ports.subscriptions.all(state.topic)
-    wanted = _wanted(ports, state, rows)
-    live = without_expired(wanted, ports.clock.now_ms())
-    done = Direct(cancelled=rows.num_rows - wanted.num_rows, expired=wanted.num_rows - live.num_rows)
+    kept = _without_cancelled(ports, state, rows)
+    live = without_expired(kept, ports.clock.now_ms())
+    done = Direct(cancelled=rows.num_rows - kept.num_rows, expired=kept.num_rows - live.num_rows)
     if not live.num_rows:
         return done
     shares = [rows_for(live, each.name, each.filter_policy) for each in subscriptions]
@@ -75,7 +75,7 @@ def send_direct(ports: Ports, state: TopicState, rows: pa.Table) -> Direct:
     return done._replace(parked=sum(each.waiting for each in to_park))
 
 
-def _wanted(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
+def _without_cancelled(ports: Ports, state: TopicState, rows: pa.Table) -> pa.Table:
     """Drops cancelled and purged rows.
 
     Tombstones are read after the topic state, so no further tombstone can appear for these slots, except of late
@@ -111,15 +111,15 @@ def _send_at_once(
         for place, to in active.items()
     ]
     outcomes = dict(zip(active, sending.send_all(ports, sendings), strict=True))
-    found = []
+    to_park = []
     for place, subscription in enumerate(subscriptions):
         rows, outcome = shares[place], outcomes.get(place)
         if outcome is None:
-            found.append(_ToPark(subscription, rows, tried=False))
+            to_park.append(_ToPark(subscription, rows, tried=False))
         elif outcome.untaken:
             after = mark_broken(ports, subscription) if outcome.down else subscription
-            found.append(_ToPark(after, rows.take(pa.array(outcome.places)), tried=True))
-    return [each for each in found if each.rows.num_rows]
+            to_park.append(_ToPark(after, rows.take(pa.array(outcome.places)), tried=True))
+    return [each for each in to_park if each.rows.num_rows]
 
 
 def _park_all(ports: Ports, state: TopicState, to_park: Sequence[_ToPark]) -> None:

@@ -53,13 +53,13 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
     by_segment: dict[PlannedSegment, list[Piece]] = {}
     for piece in pieces:
         by_segment.setdefault(piece.planned, []).append(piece)
-    wanted = list(by_segment.items())
-    found: list[pa.Table | None] = [None] * len(wanted)
-    errors: list[Exception | None] = [None] * len(wanted)
-    purged = [0] * len(wanted)
+    segments = list(by_segment.items())
+    due: list[pa.Table | None] = [None] * len(segments)
+    errors: list[Exception | None] = [None] * len(segments)
+    purged = [0] * len(segments)
 
     def read(index: int) -> None:
-        planned, its_pieces = wanted[index]
+        planned, its_pieces = segments[index]
         segment = planned.segment
         try:
             data = ports.objects.get_range(planned.object_name, segment.offset, segment.length)
@@ -68,18 +68,18 @@ def due_rows(ports: Ports, state: TopicState, plan: Plan, pieces: Sequence[Piece
             errors[index] = error
             return
         slices = [rows.slice(piece.first_row, piece.end_row - piece.first_row) for piece in its_pieces]
-        due = _due(pa.concat_tables(slices), state, plan)
-        kept = without_purged(due, state)
-        found[index], purged[index] = kept, due.num_rows - kept.num_rows
+        planned_rows = _due(pa.concat_tables(slices), state, plan)
+        kept = without_purged(planned_rows, state)
+        due[index], purged[index] = kept, planned_rows.num_rows - kept.num_rows
 
     with deadline.share(2):
-        ports.parallel(read, range(len(wanted)))
+        ports.parallel(read, range(len(segments)))
     unread = [
         UnreadSegment(its_pieces, error)
-        for (_, its_pieces), error in zip(wanted, errors, strict=True)
+        for (_, its_pieces), error in zip(segments, errors, strict=True)
         if error is not None
     ]
-    tables = [each for each in found if each is not None]
+    tables = [each for each in due if each is not None]
     rows = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
     return DueRows(rows if len(tables) <= 1 else sort_rows(rows.combine_chunks()), unread, sum(purged))
 

@@ -50,7 +50,7 @@ class Ingested:
             count in ledger_rows or direct_rows, too.
         cancelled: direct messages that were dropped because they were cancelled or purged.
         parked: direct messages that were parked, counted for each subscription.
-        left: place in the batch -> the error of a pack that comes again: all of it, or its messages that wait.
+        pending: place in the batch -> the error of a pack that comes again: all of it, or its messages that wait.
     """
 
     ledger_rows: int
@@ -61,7 +61,7 @@ class Ingested:
     cancelled: int = 0
     expired: int = 0
     parked: int = 0
-    left: Mapping[int, Exception] = field(default_factory=dict)
+    pending: Mapping[int, Exception] = field(default_factory=dict)
 
 
 def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
@@ -79,7 +79,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
     others. The progress of a pack with waiting messages is written after the commit. If it stops before, all messages
     of the pack come again, so those that were sent directly come twice.
 
-    The caller acknowledges the packs that are not `left` when this returns, and none if it raises.
+    The caller acknowledges the packs that are not `pending` when this returns, and none if it raises.
 
     Raises:
         UnknownTopic: there is no topic of this name, or it was deleted meanwhile; nothing was committed.
@@ -100,7 +100,7 @@ def ingest(ports: Ports, topic: str, packs: Sequence[Pack]) -> Ingested:
         progress = settled(ports, state, packs)
         done, unscheduled = _store(ports, state, list(progress.packs.values()), progress)
         progress.finish()
-        done = replace(done, superseded=progress.superseded, left=progress.left)
+        done = replace(done, superseded=progress.superseded, pending=progress.pending)
     if unscheduled is not None:
         schedule(ports, topic, unscheduled, state.settings)
     return done

@@ -123,24 +123,24 @@ def ingest_group(
     if not packs:
         return []
     if not in_time():
-        return [_left(packs, None)]
+        return [_pending(packs, None)]
     try:
-        return _left_of(packs, ingest_packs([pack for _, pack in packs]))
+        return _pending_of(packs, ingest_packs([pack for _, pack in packs]))
     except Exception as error:
         if not isinstance(error, CorruptPack) or len(packs) == 1:
-            return [_left(packs, error)]
+            return [_pending(packs, error)]
         half = len(packs) // 2
         parts = packs[:half], packs[half:]
         return [each for part in parts for each in ingest_group(part, ingest_packs, in_time)]
 
 
-def _left_of(packs: list[NamedPack], done: Ingested) -> list[PendingPacks]:
+def _pending_of(packs: list[NamedPack], done: Ingested) -> list[PendingPacks]:
     """Returns the packs that come again, by their errors."""
     names: dict[Exception, list[str]] = {}
-    for place, error in done.left.items():
+    for place, error in done.pending.items():
         names.setdefault(error, []).append(packs[place][0])
     return [PendingPacks(names=some, error=error) for error, some in names.items()]
 
 
-def _left(packs: list[NamedPack], error: Exception | None) -> PendingPacks:
+def _pending(packs: list[NamedPack], error: Exception | None) -> PendingPacks:
     return PendingPacks(names=[name for name, _ in packs], error=error)

@@ -33,17 +33,17 @@ class DueBuckets:
     def __init__(self, ports: Ports, state: TopicState) -> None:
         self._ports, self._state = ports, state
         coming = ports.buckets.in_order(state.topic)
-        found: list[Bucket] = []
+        buckets: list[Bucket] = []
         self._ahead: Iterator[Bucket] = coming
         for bucket in coming:
             if bucket.id_slot >= state.sealed:
                 self._ahead = chain([bucket], coming)
                 break
             if bucket.last_slot >= state.planned:  # the others wait to be collected, in any number
-                found.append(bucket)
-        self.indexes = Indexes(found, [])
-        if not all(each.complete for each in found):
-            self.indexes = completed(ports, found, state.planned, state.sealed, state.slot_ms)
+                buckets.append(bucket)
+        self.indexes = Indexes(buckets, [])
+        if not all(each.complete for each in buckets):
+            self.indexes = completed(ports, buckets, state.planned, state.sealed, state.slot_ms)
 
     def next_slot(self) -> int | None:
         """Returns the first occupied slot at or after `sealed`, or None. Reads buckets until the result is certain."""

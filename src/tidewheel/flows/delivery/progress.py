@@ -44,8 +44,8 @@ class Progress:
 
     Attributes:
         packs: place in the batch -> the pack, with only the messages that this call ingests. A pack whose other
-            messages wait is in `left`, too.
-        left: place in the batch -> the error of a pack that comes again.
+            messages wait is in `pending`, too.
+        pending: place in the batch -> the error of a pack that comes again.
         superseded: messages that were dropped because of their key, or because their move came too late.
     """
 
@@ -54,7 +54,7 @@ class Progress:
         self._ports = ports
         self._state = state
         self.packs = dict(enumerate(packs))
-        self.left: dict[int, Exception] = {}
+        self.pending: dict[int, Exception] = {}
         self.superseded = 0
         self._arrivals = {place: pack.arrival for place, pack in self.packs.items() if pack.arrival is not None}
         self._retried = {place for place, each in self._arrivals.items() if each.retried}
@@ -71,25 +71,25 @@ class Progress:
         self._leave(each_alone(ports.parallel, read, sorted(self._retried)))
         for place, known in self._known.items():
             ids, end_ms = _ids(self.packs[place]), known.number * state.slot_ms
-            left = [i for i, id in enumerate(ids) if id in known.waiting or id_deliver_at_ms(id) >= end_ms]
-            self.packs[place] = select(self.packs[place], left)
+            rest = [i for i, id in enumerate(ids) if id in known.waiting or id_deliver_at_ms(id) >= end_ms]
+            self.packs[place] = select(self.packs[place], rest)
 
     def _leave(self, errors: Mapping[int, Exception]) -> None:
-        self.left |= errors
+        self.pending |= errors
         for place in errors:
             self.packs.pop(place, None)
 
     def wait_for(self, unsettled: Mapping[CandidateName, Exception]) -> None:
         """Takes messages out of their packs whose keys cannot be settled now.
 
-        The rest of a pack is left, too, if the table does not take its progress.
+        The rest of a pack is pending, too, if the table does not take its progress.
         """
         for place, pack in [*self.packs.items()]:
             waiting = {each.place: unsettled[each.name] for each in candidates_of(pack) if each.name in unsettled}
             if waiting and (len(waiting) == len(pack) or place not in self._arrivals):
                 self._leave({place: next(iter(waiting.values()))})
             elif waiting:
-                self.left[place] = next(iter(waiting.values()))
+                self.pending[place] = next(iter(waiting.values()))
                 self.packs[place] = select(pack, [i for i in range(len(pack)) if i not in waiting])
                 self._waiting[place] = frozenset(id for i, id in enumerate(_ids(pack)) if i in waiting)
         self._probe(self._waiting)
@@ -97,7 +97,7 @@ class Progress:
     def probe(self, below_slot: int) -> dict[int, Exception]:
         """Writes the known progress of retries with rows below a slot, as a test of the table.
 
-        Returns the error of each pack whose progress the table refused. These packs are left.
+        Returns the error of each pack whose progress the table refused. These packs are pending.
         """
         return self._probe(self._with_rows(self._retried, below_slot))
 

@@ -113,13 +113,13 @@ class Unfinished:
         except Exception as error:  # they are deleted when the call ends
             self.report.failed("packs not deleted", error, topic=topic)
 
-    def settle_all(self, names: Sequence[str], left: Iterable[PendingPacks]) -> list[str]:
-        """Settles all packs of a group that are left. Returns the names of those that are done.
+    def settle_all(self, names: Sequence[str], pending: Iterable[PendingPacks]) -> list[str]:
+        """Settles all packs of a group that are pending. Returns the names of those that are done.
 
         The bad messages of an envelope are refused once all others are done. If not, the envelope comes again.
         """
         waiting: set[str] = set()
-        for each in left:
+        for each in pending:
             waiting.update(each.names)
             if each.error is None:
                 self.leave(each.names)
@@ -130,7 +130,7 @@ class Unfinished:
     def settle(self, names: Sequence[str], error: Exception) -> None:
         """Refuses messages whose error is permanent, while there is time. The others come again."""
         refused: list[str] = []
-        left: list[str] = []
+        again: list[str] = []
         try:
             until_ms = hopeless_until_ms(self.ports, error)
         except Exception as unread:
@@ -140,11 +140,11 @@ class Unfinished:
             message = self.messages[name]
             hopeless = message.sent_at_ms <= until_ms and self.has_time()
             gone = hopeless and self._unrefused(name, message, str(error)) is None
-            (refused if gone else left).append(name)
-        for what, some in (("pack refused", refused), ("topic not ingested", left)):
+            (refused if gone else again).append(name)
+        for what, some in (("pack refused", refused), ("topic not ingested", again)):
             if some:
                 self.report.failed(what, error, packs=len(some), sqs_message_ids=some[:10])
-        self.report.leave(left, error)
+        self.report.leave(again, error)
 
     def _refused_bad(self, name: str) -> bool:
         bad = self.bad.get(name)

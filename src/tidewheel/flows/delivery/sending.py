@@ -71,7 +71,7 @@ def queue_messages(
     sent_attributes, extras = attributes_of(rows)
     # to_pylist is slow on fixed_size_binary.
     ids = rows.column("message_id").cast(pa.binary()).to_pylist()
-    found = [
+    messages = [
         _queue_message(
             due,
             text,
@@ -102,7 +102,7 @@ def queue_messages(
             strict=True,
         )
     ]
-    return found if carry is None else [_carrying(each) for each in found]
+    return messages if carry is None else [_carrying(each) for each in messages]
 
 
 def _carrying(plain: QueueMessage) -> QueueMessage:
@@ -251,16 +251,16 @@ def send_all(ports: Ports, sendings: Sequence[tuple[str, Sequence[QueueMessage]]
 
 
 def _batches(messages: Sequence[QueueMessage]) -> list[Sequence[QueueMessage]]:
-    found: list[Sequence[QueueMessage]] = []
+    batches: list[Sequence[QueueMessage]] = []
     start = size = 0
     for i, message in enumerate(messages):
         if i - start == BATCH_MESSAGES or (i > start and size + message.size > SQS_MAX_BYTES):
-            found.append(messages[start:i])
+            batches.append(messages[start:i])
             start, size = i, 0
         size += message.size
     if start < len(messages):
-        found.append(messages[start:])
-    return found
+        batches.append(messages[start:])
+    return batches
 
 
 def refuse(ports: Ports, queue_url: str, message: QueueMessage, code: str, reason: str) -> None:

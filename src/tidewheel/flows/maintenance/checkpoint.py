@@ -1,4 +1,4 @@
-"""Keeps checkpoints in S3, to rebuild a topic's index when the table is lost.
+"""Keeps checkpoints in S3, to rebuild a topic's index when the table is lost, and tombstones that a rebuild needs.
 
 Three checkpoints are kept per topic. Names sort by the time of writing, so the last in the list is the newest.
 """

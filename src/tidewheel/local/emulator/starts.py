@@ -16,9 +16,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tidewheel.clock import Clock
-from tidewheel.local.emulator.refusals import answer_of
 from tidewheel.local.emulator.resources import Function, Job, Resource
-from tidewheel.local.emulator.wire import Answer
+from tidewheel.local.emulator.wire import Answer, answer_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

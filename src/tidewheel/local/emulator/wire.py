@@ -10,6 +10,7 @@ of thirty races win).
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,7 @@ from threading import RLock, Thread
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
 
 import boto3
 import botocore.session
@@ -33,7 +35,7 @@ from botocore.config import Config
 from botocore.endpoint import convert_to_response_dict
 from botocore.hooks import HierarchicalEmitter
 from botocore.loaders import Loader
-from botocore.model import OperationModel
+from botocore.model import OperationModel, OperationNotFoundError
 from botocore.parsers import ResponseParserFactory
 from moto import backend_index, backends
 from moto.core.base_backend import BackendDict
@@ -47,11 +49,11 @@ from werkzeug.wrappers import Response
 from tidewheel.client.dev_service import check_free
 from tidewheel.clock import Clock, tell
 from tidewheel.errors import TidewheelError
-from tidewheel.local.emulator.refusals import answer_of, refusal_for
 from tidewheel.local.emulator.wire_calls import of_wsgi, operation_of, scope_of
 
 REGION = "us-east-1"
 ACCESS_KEY = "AKIALOCALTIDEWHEEL00"
+XML_SERVICES = frozenset({"cloudformation", "iam", "s3", "sns", "sts"})
 _AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/local/aws4_request"
 _OWN_HOST = re.compile(r"(?:(?:[\w.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?", re.ASCII | re.IGNORECASE)
 """The names of this machine that no other machine can have. S3's buckets may be below `localhost`."""
@@ -388,3 +390,28 @@ class HttpServer:
             if self._closed:  # the backends are another stack's by now
                 return HTTPStatus.SERVICE_UNAVAILABLE, {}, ""
             return self._answer(environ)
+
+
+def refusal_for(error: Exception) -> tuple[str, str]:
+    """Returns AWS's code and the reason for an error with which moto ended a request."""
+    unknown = isinstance(error, (OperationNotFoundError, NotImplementedError))
+    code = "UnknownOperationException" if unknown else "ValidationException"
+    return code, f"the request cannot be read or is not emulated: {type(error).__name__}: {error}"
+
+
+def answer_of(
+    service: str, status: int, code: str, reason: str, *, in_json: bool = False, with_body: bool = True
+) -> tuple[int, dict[str, Any], bytes]:
+    """Returns AWS's answer to a refused request. S3 and the older services answer in XML, the others in JSON.
+
+    Args:
+        in_json: whether the request names its operation in a header, so that all services answer in JSON.
+    """
+    if service in XML_SERVICES or (service == "sqs" and not in_json):
+        said = f"<Error><Code>{code}</Code><Message>{escape(reason)}</Message></Error>" * with_body
+        if service != "s3":
+            said = f"<ErrorResponse>{said}</ErrorResponse>"
+        return status, {"content-type": "text/xml", "content-length": str(len(said.encode()))}, said.encode()
+    said = json.dumps({"__type": code, "Message": reason, "message": reason})
+    headers = {"content-type": "application/x-amz-json-1.0", "x-amzn-ErrorType": code, "content-length": str(len(said))}
+    return status, headers, said.encode()
