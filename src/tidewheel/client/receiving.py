@@ -53,15 +53,15 @@ def begin(core: Core, topic: str, subscription: str, generation: str | None = No
     if now_ms < until_ms and generation in (None, of):
         return known
     try:
-        settings, found = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
-        if generation not in (None, found.generation):  # it was made anew, perhaps with another reader
+        settings, reader = core.cache.state(topic).settings, core.cache.subscription(topic, subscription)
+        if generation not in (None, reader.generation):  # it was made anew, perhaps with another reader
             core.cache.forget_subscription(topic, subscription)
-            found = core.cache.subscription(topic, subscription)
-        claims = settings.claims != "none" and found.reader != "plain"
-        if claims and found.reader is None:
+            reader = core.cache.subscription(topic, subscription)
+        claims = settings.claims != "none" and reader.reader != "plain"
+        if claims and reader.reader is None:
             core.connection.storage.claims.show(
                 topic,
-                Holder(subscription=subscription, generation=generation or found.generation),
+                Holder(subscription=subscription, generation=generation or reader.generation),
                 now_ms // 1000 + CANCELLED_KEPT_S,
             )
     except (UnknownTopic, UnknownSubscription):  # it was deleted, and its queue has messages left
@@ -76,7 +76,7 @@ def begin(core: Core, topic: str, subscription: str, generation: str | None = No
         )
         core.begun[topic, subscription] = False, now_ms + _AGAIN_MS, generation or ""
         return False
-    core.begun[topic, subscription] = claims, math.inf, generation or found.generation
+    core.begun[topic, subscription] = claims, math.inf, generation or reader.generation
     return claims
 
 
@@ -95,30 +95,30 @@ def receive(sqs: SQSClient, queue_url: str, max_messages: int, wait_s: int) -> l
     skipped with a warning: it comes again after its visibility time-out, until the queue's dead-letter policy removes
     it.
     """
-    found: dict[str, ReceivedMessage | None] = {}  # by SQS's MessageId, which differs between copies
+    received: dict[str, ReceivedMessage | None] = {}  # by SQS's MessageId, which differs between copies
     new = True
-    while new and len(found) < max_messages:
+    while new and len(received) < max_messages:
         try:
             answer = sqs.receive_message(
                 QueueUrl=queue_url,
-                MaxNumberOfMessages=min(RECEIVE_BATCH, max_messages - len(found)),
-                WaitTimeSeconds=0 if found else wait_s,
+                MaxNumberOfMessages=min(RECEIVE_BATCH, max_messages - len(received)),
+                WaitTimeSeconds=0 if received else wait_s,
                 MessageAttributeNames=["All"],
                 MessageSystemAttributeNames=["ApproximateReceiveCount"],
             )
         except AWS_ERRORS:
-            if not any(found.values()):
+            if not any(received.values()):
                 raise
             break
-        known = len(found)
+        known = len(received)
         for raw in answer.get("Messages", []):
             try:
-                found[raw["MessageId"]] = parse_received(raw)
+                received[raw["MessageId"]] = parse_received(raw)
             except InvalidValue as error:
-                found[raw["MessageId"]] = None
+                received[raw["MessageId"]] = None
                 _log.warning("message %s of queue %s passed over: %s", raw["MessageId"], queue_url, error)
-        new = len(found) > known and max_messages > RECEIVE_BATCH
-    return [message for message in found.values() if message is not None]
+        new = len(received) > known and max_messages > RECEIVE_BATCH
+    return [message for message in received.values() if message is not None]
 
 
 def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
@@ -128,13 +128,13 @@ def with_bodies(connection: Connection, messages: Iterable[ReceivedMessage]) -> 
     was sent, or S3 answers 403 for a missing object to a client that must not list. The message comes again until the
     queue's dead-letter policy removes it.
     """
-    found: list[ReceivedMessage] = []
+    whole: list[ReceivedMessage] = []
     for each in messages:
         try:
-            found.append(fetch_payload(connection, each))
+            whole.append(fetch_payload(connection, each))
         except Exception as error:  # missing, refused, too slow: no other message of the batch may fail with it
             _log.warning("message %s passed over: its body cannot be read: %s", each.id, error)
-    return found
+    return whole
 
 
 def hide(sqs: SQSClient, queue_url: str, handles: Iterable[str], seconds: int) -> set[str]:

@@ -240,7 +240,7 @@ def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot
     Buckets that occupy a slot of the range must be complete. The segments of other buckets are not read. A segment is
     returned only if its span touches an occupied slot of the range.
     """
-    found = [
+    due = [
         PlannedSegment(
             object_name=bucket.object_name,
             segment=segment,
@@ -254,8 +254,8 @@ def due_segments(buckets: Iterable[Bucket], first_slot: int, end_slot: int, slot
             min(end_slot, segment.last_deliver_at_ms // slot_ms + 1),
         )
     ]
-    found.sort(key=lambda p: (p.segment.first_deliver_at_ms, p.object_name, p.segment.offset))
-    return tuple(found)
+    due.sort(key=lambda p: (p.segment.first_deliver_at_ms, p.object_name, p.segment.offset))
+    return tuple(due)
 
 
 def due_rows_of(segment: Segment, from_ms: int, until_ms: int) -> int:
@@ -276,14 +276,14 @@ def next_slot(buckets: Iterable[Bucket], at_or_after: int) -> int | None:
     Args:
         buckets: in the order of their ids. No more are taken than the result depends on.
     """
-    found: int | None = None
+    earliest: int | None = None
     for bucket in buckets:
-        if found is not None and bucket.id_slot >= found:
+        if earliest is not None and bucket.id_slot >= earliest:
             break
         slot = bucket.next_slot(at_or_after)
-        if slot is not None and (found is None or slot < found):
-            found = slot
-    return found
+        if slot is not None and (earliest is None or slot < earliest):
+            earliest = slot
+    return earliest
 
 
 def waiting_rows(buckets: Iterable[Bucket], at_or_after: int) -> int:

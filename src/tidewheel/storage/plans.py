@@ -91,8 +91,8 @@ class Plans:
 
     def next(self, topic: str, at_or_after: int, *, whole: bool = True) -> Plan | None:
         """Reads the first plan that starts at or after a slot. `whole` is as in `read`."""
-        found = self._query(topic, at_or_after, None, limit=1)
-        item = next(found, None)
+        plans = self._query(topic, at_or_after, None, limit=1)
+        item = next(plans, None)
         return None if item is None else self._plan_of(item, whole)
 
     def before(self, topic: str, slot: int, unreadable: dict[str, Exception] | None = None) -> Iterator[Plan]:
@@ -103,8 +103,8 @@ class Plans:
         Args:
             unreadable: gets the error of each plan that cannot be read. None: the first error is raised, as in `read`.
         """
-        found = self._query(topic, 0, slot + 1, first_page=1, backwards=True)
-        for item in found:
+        plans = self._query(topic, 0, slot + 1, first_page=1, backwards=True)
+        for item in plans:
             try:
                 yield self._plan_of(item, whole=True)
             except (CorruptMetadata, ObjectMissing) as error:
@@ -176,42 +176,42 @@ class Plans:
         return PlanItem(plan.topic, plan.first_slot, plan.end_slot, *stored, plan.occurrences, plan.edition)
 
     def _plan_of(self, item: Item, whole: bool) -> Plan:
-        found = items.decode_plan_item(item)
-        manifest = found.manifest
+        stored = items.decode_plan_item(item)
+        manifest = stored.manifest
         if manifest is None and not whole:
-            own = {name: getattr(found, name) for name in ("topic", "first_slot", "end_slot", "occurrences", "edition")}
-            return Plan(segments=(), **own)
-        name = (found.topic, found.first_slot, found.end_slot, found.edition, found.object_name, manifest)
+            names = ("topic", "first_slot", "end_slot", "occurrences", "edition")
+            return Plan(segments=(), **{name: getattr(stored, name) for name in names})
+        name = (stored.topic, stored.first_slot, stored.end_slot, stored.edition, stored.object_name, manifest)
         with self._lock:
             plan = self._decoded.pop(name, None)
         if plan is None:
-            plan = self._decode(found)
+            plan = self._decode(stored)
         with self._lock:
             self._decoded[name] = plan
             while sum(1000 + len(each.segments) + len(each.cancelled) for each in self._decoded.values()) > _MOST_KEPT:
                 del self._decoded[next(iter(self._decoded))]  # the one that was not read for the longest
         return plan
 
-    def _decode(self, found: PlanItem) -> Plan:
-        manifest = found.manifest
+    def _decode(self, stored: PlanItem) -> Plan:
+        manifest = stored.manifest
         if manifest is None:
-            manifest = self._objects.get_range(str(found.object_name), 0, found.object_bytes)
+            manifest = self._objects.get_range(str(stored.object_name), 0, stored.object_bytes)
         try:
             return decode_plan(
-                found.topic,
-                found.first_slot,
-                found.end_slot,
+                stored.topic,
+                stored.first_slot,
+                stored.end_slot,
                 manifest,
-                found.occurrences,
-                found.object_name,
-                found.edition,
+                stored.occurrences,
+                stored.object_name,
+                stored.edition,
             )
         except NewerRelease:
             raise
         except CorruptMetadata as error:
-            if found.object_name is None:
+            if stored.object_name is None:
                 raise
-            raise ObjectMissing(found.object_name, f"is damaged ({error})") from error
+            raise ObjectMissing(stored.object_name, f"is damaged ({error})") from error
 
 
 def _planned(state: TopicState, end_slot: int, next_work: NextWork | None, rows: int) -> Change:

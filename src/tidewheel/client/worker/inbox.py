@@ -106,12 +106,12 @@ class Inbox:
     def receive(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives and claims messages, with their bodies. Acknowledges and leaves out messages to drop."""
         receiving.check_receive(max_messages, wait_s)
-        with patient(wait_s + CALL_S), tracing.receiving(self.topic, self.subscription) as found:
-            wanted = self._wanted(self.take(max_messages, wait_s))
-            found.extend(receiving.with_bodies(self.core.connection, wanted))
-        return found
+        with patient(wait_s + CALL_S), tracing.receiving(self.topic, self.subscription) as received:
+            claimed = self._claimed(self.take(max_messages, wait_s))
+            received.extend(receiving.with_bodies(self.core.connection, claimed))
+        return received
 
-    def _wanted(self, taken: list[ReceivedMessage]) -> list[ReceivedMessage]:
+    def _claimed(self, taken: list[ReceivedMessage]) -> list[ReceivedMessage]:
         """Claims messages side by side. One whose claim gets no answer is left out with a warning, and comes again.
 
         Raises:
@@ -128,16 +128,16 @@ class Inbox:
 
         with ThreadPoolExecutor(receiving.RECEIVE_BATCH) as threads:  # begin with their first work
             each_of = threads.map if any(map(self.asks, taken)) else map
-            found = list(zip(taken, each_of(deadline.carried(drops), taken), strict=True))
+            answers = list(zip(taken, each_of(deadline.carried(drops), taken), strict=True))
         if failures and len(failures) == len(taken):
             raise failures[0]
         for failure in failures:
             _log.warning("message passed over: %s", failure)
         try:
-            self.acknowledge([message for message, dropped in found if dropped])
+            self.acknowledge([message for message, dropped in answers if dropped])
         except AWS_ERRORS as error:  # the others are claimed
             _log.warning("queue %s: %s", self.queue_url, error)
-        return [message for message, dropped in found if dropped is False]
+        return [message for message, dropped in answers if dropped is False]
 
     def take(self, max_messages: int, wait_s: int) -> list[ReceivedMessage]:
         """Receives messages, and neither claims nor drops any."""
