@@ -188,7 +188,7 @@ def test_what_no_record_has_is_told_in_words_and_with_exit_code_4(memory: Memory
     queued = shell(client, "get", "orders", sent.id, code=4)
     assert "meaning" in queued and "still in an ingest queue" in queued and "nobody sent it" in queued
     memory.advance(minutes=6)
-    assert "It can be cancelled or moved until a consumer has it." in shell(client, "get", "orders", sent.id)
+    assert "It can be cancelled or moved until its slot is sealed." in shell(client, "get", "orders", sent.id)
     direct = client.send("orders", "soon", delay="10s", key="soon")
     memory.advance(minutes=2)
     gone = json.loads(shell(client, "get", "orders", direct.id, "--json", code=4))
@@ -196,6 +196,22 @@ def test_what_no_record_has_is_told_in_words_and_with_exit_code_4(memory: Memory
     client.receive("orders", "billing")
     taken = shell(client, "get", "orders", direct.id)
     assert "claimed by" in taken and "nobody sent it" not in taken and "original_id" in taken
+
+
+def test_a_message_can_surely_be_cancelled_until_a_consumer_has_it_once_all_readers_claim(
+    memory: MemoryTidewheel,
+) -> None:
+    client = topic(memory, "billing", "audit")
+    sent = client.send("orders", "x", delay="2h", key="k")
+    memory.advance(minutes=6)
+    assert "until its slot is sealed" in client.get("orders", sent.id).explanation
+    client.receive("orders", "billing")
+    memory.advance(minutes=110)
+    sealed = client.get("orders", sent.id)
+    assert sealed.claimable and not sealed.can_be_stopped and "cancelled until" not in sealed.explanation
+    client.receive("orders", "audit")
+    sealed = client.get("orders", sent.id)
+    assert sealed.can_be_stopped and "It can be cancelled until a consumer has it." in sealed.explanation
 
 
 def test_a_status_of_a_waiting_message_comes_though_a_subscription_cannot_be_read(

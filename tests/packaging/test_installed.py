@@ -221,7 +221,7 @@ def test_the_commands_of_the_readme_send_and_receive(served: str, environments: 
 def test_the_pages_of_the_documentation_come_with_the_wheel(environments: Environments, tmp_path: Path) -> None:
     tidewheel = environments("[local]", "pytest").programs / "tidewheel"
     assert "\nrunbook  " in re.sub(" +", "  ", run([tidewheel, "docs"], tmp_path))
-    page = run([tidewheel, "docs", "runbook#dead-letters"], tmp_path)
+    page = run([tidewheel, "docs", "docs/runbook.md#dead-letters"], tmp_path)
     assert page.startswith("## Dead letters\n") and page.count("\n## ") == 0 and "**Do**" in page
     samples = "from tidewheel.local import replay; print(len(replay.read_samples(replay.packaged_samples())))"
     assert int(environments("[local]", "pytest").python(samples, tmp_path)) > 1000

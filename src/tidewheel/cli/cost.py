@@ -81,7 +81,7 @@ def cost(
         ways = [("Tidewheel, all of the above", found.total, found.free, "")]
         ways += [(o.name, o.dollars, o.free, o.formula) for o in others]
         bills = [
-            (name, f"${dollars:,.2f}", f"${dollars - free:,.2f}", f"${found.a_million(dollars):,.2f}", how)
+            (name, f"${dollars:,.2f}", f"${max(0.0, dollars - free):,.2f}", f"${found.a_million(dollars):,.2f}", how)
             for name, dollars, free, how in ways
         ]
         print_table(["the same messages by", "a month", "with free tiers", "a million", "a copy costs"], bills)

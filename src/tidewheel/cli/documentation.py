@@ -24,7 +24,8 @@ def docs(
     """Print a page of the documentation as Markdown. Without a name, list the pages."""
     folder = shipped(DOCS)
     pages = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
-    name, _, section = page.partition("#")
+    name, _, section = page.removeprefix("docs/").partition("#")
+    name = name.removesuffix(".md")
     if not page:
         print_table(["", ""], [(name, _title(path)) for name, path in pages.items()])
         return

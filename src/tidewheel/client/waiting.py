@@ -25,7 +25,7 @@ from tidewheel.client.outcome import Outcome, SubscriptionProgress
 from tidewheel.client.outcome import Place as Place
 from tidewheel.clock import utc
 from tidewheel.errors import InvalidValue, PeekIncomplete, needs_extra
-from tidewheel.flows.delivery.cancel import Cancelled, fate
+from tidewheel.flows.delivery.cancel import Cancelled, fate, some_may_not_claim
 from tidewheel.model.duration import at_ms
 from tidewheel.model.message import Encoding, MessageId, id_bytes, id_deliver_at_ms, id_floor, id_text
 from tidewheel.model.settings import DAY_MS
@@ -165,7 +165,8 @@ class MessageStatus:
         moved_to: the id of the message that replaced it, if it was moved.
         subscriptions: the subscriptions that get the message, and replays; empty until its slot is planned. Of a
             message without a ledger, those whose consumers took it.
-        claimable: whether consumers claim the message, so that it can be stopped until one has it.
+        claimable: whether consumers claim the message.
+        all_claim: whether those of all subscriptions do, so that it can be stopped until one has it.
         claimed_by: the subscriptions whose consumers have claimed the message.
         cancelled_late: whether it was cancelled after its slot was sealed, for all other claiming subscriptions.
         explanation: what the state means, what comes next, and where retries are found.
@@ -181,6 +182,7 @@ class MessageStatus:
     moved_to: MessageId | None = None
     subscriptions: tuple[SubscriptionProgress, ...] = ()
     claimable: bool = False
+    all_claim: bool = False
     claimed_by: tuple[str, ...] = ()
     cancelled_late: bool = False
     explanation: str = ""
@@ -188,9 +190,9 @@ class MessageStatus:
     @property
     def can_be_stopped(self) -> bool:
         """Whether the message can be cancelled or moved."""
-        claimable = self.claimable and not self.claimed_by and not self.cancelled_late
+        unclaimed = self.all_claim and not self.claimed_by and not self.cancelled_late
         ended = self.state in ENDS or self.state is MessageState.UNKNOWN
-        return self.state is MessageState.WAITING or (claimable and not ended)
+        return self.state is MessageState.WAITING or (unclaimed and not ended)
 
 
 def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) -> MessageStatus:
@@ -216,7 +218,10 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     state = storage.topic_states.existing(topic)
     found = find(connection, state, message_id)
     claimable = state.claims(message_id)
-    claim = storage.claims.read(topic, message_id) if claimable and slot < state.sealed else Claim()
+    sealed = slot < state.sealed
+    claim = storage.claims.read(topic, message_id) if claimable and sealed else Claim()
+    # As the receipt says before the seal. After it, consumers that have received count as claiming.
+    all_claim = claimable and not (some_may_not_claim(storage, state) if sealed else state.readers)
     unreadable: dict[str, Exception] = {}
     subscriptions = storage.subscriptions.all(topic, unreadable) if found is not None or claim.holders else []
     progress: tuple[SubscriptionProgress, ...] = ()
@@ -254,6 +259,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         moved_to=known if isinstance(known, str) else None,
         subscriptions=progress,
         claimable=claimable,
+        all_claim=all_claim,
         claimed_by=claim.holders,
         cancelled_late=claim.cancelled,
     )
@@ -276,7 +282,7 @@ def _explanation(of: MessageStatus, now_ms: int, kept_days: float) -> str:
     stops = " It can be cancelled until a consumer has it." if of.can_be_stopped else ""
     match of.state:
         case MessageState.WAITING:
-            until = "a consumer has it" if of.claimable else "its slot is sealed"
+            until = "a consumer has it" if of.all_claim else "its slot is sealed"
             return (
                 f"It can be cancelled or moved until {until}. Its slot is sealed minutes before it is due. Then it "
                 "goes to the queues, which release it when it is due."

@@ -187,6 +187,7 @@ class Worker:
                 if not self._stations:
                     self._has_started()
                 time.sleep(_LOOK_S)
+            _log.info("ends within %s s: the poll, and what was begun. A second signal ends at once", self._finish_s)
             self.stop()
 
     def _has_started(self) -> bool:
