@@ -223,7 +223,7 @@ GUARDS = (
     ),
     Guard(
         "what goes direct is dropped if it was purged",
-        direct._wanted,
+        direct._without_cancelled,
         instead("without_purged", lambda _, rows, __: rows),
         worlds.PURGE_DIRECT,
     ),

@@ -116,7 +116,7 @@ GUARDS = (
     ),
     Guard(
         "what goes direct is dropped if it was cancelled",
-        direct._wanted,
+        direct._without_cancelled,
         instead("tombstones.ids", lambda *_: frozenset()),
         worlds.QUEUED,
     ),
