@@ -250,7 +250,7 @@ def test_what_is_never_taken_goes_to_the_dead_letters_as_the_queue_says(world: W
     assert ready == f"Ready: orders/{world.name} to {hook.url}. Ctrl-C ends it."
     assert "again after 0 s, and goes to the dead-letter queue after 10 tries" in rule
     # SQS hides it for 0 s, so it may come again while it is posted or put into the dead-letter queue.
-    assert 5 < len(lines) <= 10 and {line.split("  ")[2] for line in lines} == {"500"}
+    assert 5 < len(lines) == len(hook.got) <= 10 and {line.split("  ")[2] for line in lines} == {"500"}
     assert lines[-1].endswith("attempt 10")
     assert errors in [f"Stopped. Messages: {len(lines) - 1} failed, {dead} dead.\n" for dead in (1, 2)]
 

@@ -208,9 +208,8 @@ class Alarms(Construct):
         self, id_: str, title: str, says: str, metric: cloudwatch.IMetric, *, seen: int = 1, **properties: Any
     ) -> None:
         """Creates an alarm on `seen` of `periods` periods, named after the id. See `_made` for the properties."""
-        text = f"{says} What to do: tidewheel docs runbook#{anchor(title)}"
-        name = f"{self._name}-{id_}"
-        alarm = _made(self, id_, self.topic, text, metric, alarm_name=name, datapoints_to_alarm=seen, **properties)
+        properties |= {"alarm_name": f"{self._name}-{id_}", "datapoints_to_alarm": seen}
+        alarm = _made(self, id_, self.topic, title, says, metric, **properties)
         self.alarms.append(alarm)
 
 
@@ -225,15 +224,16 @@ def watch_dead_letters(
         alarm_name: By default CloudFormation names the alarm.
     """
     says = "A subscription has dead letters: its consumer received them too often without deleting them."
-    text = f"{says} What to do: tidewheel docs runbook#{anchor('Dead letters of a subscription')}"
-    return _made(dead_letters, "Alarm", topic, text, visible(dead_letters), alarm_name=alarm_name)
+    title = "Dead letters of a subscription"
+    return _made(dead_letters, "Alarm", topic, title, says, visible(dead_letters), alarm_name=alarm_name)
 
 
 def _made(
     scope: Construct,
     id_: str,
     topic: sns.ITopic,
-    text: str,
+    title: str,
+    says: str,
     metric: cloudwatch.IMetric,
     *,
     threshold: float = 1,
@@ -243,13 +243,13 @@ def _made(
 ) -> cloudwatch.Alarm:
     """Creates an alarm, which tells the topic, at or above a threshold, or below the threshold.
 
-    Without any data, the former is quiet, and the latter stays as it is.
+    Without any data, the former is quiet, and the latter stays as it is. The title is that of the runbook's page.
     """
     comparison, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
     alarm = cloudwatch.Alarm(
         scope,
         id_,
-        alarm_description=text,
+        alarm_description=f"{says} What to do: tidewheel docs runbook#{anchor(title)}",
         metric=metric,
         threshold=threshold,
         evaluation_periods=periods,

@@ -209,7 +209,8 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
         CorruptLedger, CorruptMetadata, ObjectMissing: something that may hold the message cannot be read, and nothing
             else holds the message.
     """
-    due_ms = id_deliver_at_ms(id_bytes(message_id))
+    id = id_bytes(message_id)
+    due_ms = id_deliver_at_ms(id)
     storage = connection.storage
     state = storage.topic_states.existing(topic)
     slot = due_ms // state.slot_ms
@@ -220,8 +221,9 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
     claimable = state.claims(message_id)
     sealed = slot < state.sealed
     claim = storage.claims.read(topic, message_id) if claimable and sealed else Claim()
-    # As the receipt says before the seal. After it, consumers that have received count as claiming.
-    all_claim = claimable and not (some_may_not_claim(storage, state) if sealed else state.readers)
+    # Before the seal as the receipt says, without a read. Then consumers that have received count as claiming.
+    surely_ms = state.cancellable_until_ms(id)
+    all_claim = claimable and not some_may_not_claim(storage, state) if sealed else surely_ms is None
     unreadable: dict[str, Exception] = {}
     subscriptions = storage.subscriptions.all(topic, unreadable) if found is not None or claim.holders else []
     progress: tuple[SubscriptionProgress, ...] = ()
@@ -244,7 +246,7 @@ def get(connection: Connection, topic: str, message_id: MessageId, now_ms: int) 
             message_state = MessageState.UNKNOWN  # the plan that would tell is collected
         else:
             ended = _ended({each.place for each in progress if not each.replayed}) if planned else None
-            waits = not planned and slot >= state.sealed
+            waits = not planned and not sealed
             message_state = ended or _waiting_state(state, found, waits, now_ms)
     status = MessageStatus(
         id=message_id,

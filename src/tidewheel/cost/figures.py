@@ -29,7 +29,6 @@ FIGURES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("figures.tom
 """The figures of `figures.toml`: flows, billed, functions, latency_ms, assumed."""
 ASSUMED: Mapping[str, float] = FIGURES["assumed"]
 LATENCY_MS: Mapping[str, float] = FIGURES["latency_ms"]
-_SEND = "sqs.SendMessageBatch"
 PATHS: Mapping[str, Mapping[str, float]] = FIGURES["functions"]
 """The functions, and calls of ingest that only forward plain messages -> memory, and measured times."""
 FUNCTIONS = {name: its for name, its in PATHS.items() if name != "forward"}
@@ -135,11 +134,12 @@ def warm_ms(function: str, calls: float, messages: float, requests: Mapping[str,
     """Returns the duration of all calls of a function together, without starts. See `gb_seconds`."""
     its, slower = PATHS[function], slowness(function)
     messages_ms, threads = messages * its["message_ms"] * slower, ASSUMED["send_threads"]
-    computed_ms = {_SEND: messages_ms * (threads - 1), "s3.GetObject": 0.0}  # by other threads, while one waits
     waits_ms = {name: count * LATENCY_MS[name] for name, count in requests.items()}
-    for name in computed_ms.keys() & requests.keys():
-        least_ms = min(requests[name], calls) * LATENCY_MS[name]
-        waits_ms[name] = max(least_ms, (waits_ms[name] - computed_ms[name]) / threads)
+    # Other threads compute while one waits for its send.
+    for name, computed_ms in (("sqs.SendMessageBatch", messages_ms * (threads - 1)), ("s3.GetObject", 0.0)):
+        if name in waits_ms:
+            least_ms = min(requests[name], calls) * LATENCY_MS[name]
+            waits_ms[name] = max(least_ms, (waits_ms[name] - computed_ms) / threads)
     return calls * its["call_ms"] * slower + messages_ms + sum(waits_ms.values())
 
 

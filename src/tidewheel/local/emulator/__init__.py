@@ -3,9 +3,9 @@
 | module | moto 5.2.5 | workaround |
 |---|---|---|
 | wire | is reached by HTTP or by patching every client | clients of our sessions reach moto directly, under one lock |
-| wire | raises Python errors for unknown operations and values of wrong types | AWS's code, by botocore's model |
+| | raises Python errors for unknown operations and values of wrong types | AWS's code, by botocore's model |
 | patching | takes the time from the machine | its time functions ask our clock |
-| patching | makes random request ids, and lists the methods of its classes at each request | counted, remembered |
+| | makes random request ids, and lists the methods of its classes at each request | counted, remembered |
 | queues | walks all messages at each operation, cannot move dead letters back | `MemoryTidewheel`'s queues |
 | tables | copies and sorts whole tables | `MemoryTidewheel`'s table |
 | schedule_backend | accepts any schedule, fires none | checks, and an ordered book |
