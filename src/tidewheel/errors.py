@@ -168,7 +168,7 @@ class LimitExceeded(TidewheelError):
 class UnknownMessage(TidewheelError, LookupError):
     """The message is in no ledger.
 
-    It was never sent, is still in an ingest queue, or was purged.
+    The message was never sent, is still in an ingest queue, or was purged.
     """
 
     def __init__(self, topic: str, message_id: str, advice: str) -> None:

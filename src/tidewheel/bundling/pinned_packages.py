@@ -1,6 +1,6 @@
 """Installs packages from PyPI for another machine, as pinned with hashes in a lock file.
 
-uv installs the packages. It fetches wheels for any machine.
+uv installs the packages, and fetches wheels for any machine.
 """
 
 from __future__ import annotations

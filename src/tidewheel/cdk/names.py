@@ -15,7 +15,7 @@ from constructs import Construct, IConstruct
 from tidewheel.errors import InvalidValue
 
 MAX_SERVICE_NAME = 48
-"""The SDK's limit. It leaves room for suffixes in the 64 characters of a function's name."""
+"""The SDK's limit, which leaves room for suffixes in the 64 characters of a function's name."""
 
 _CONTEXT_KEY = "tidewheel:service-name"
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9-]{{0,{MAX_SERVICE_NAME - 1}}}\Z")

@@ -166,7 +166,7 @@ class TimingWheel(Construct):
         allow(self.role, ["lambda:InvokeFunction"], [self.dispatch.function_arn])
         for function in (self.dispatch, self.sweep):
             storage.grant_items(function, TOPICS, *ITEM_WRITES)  # both also put trash and records of deliveries
-            # Those that are needed for longer are put again.
+            # Tombstones that are needed for longer are put again.
             storage.grant_items(function, TOMBSTONES, "dynamodb:PutItem", "dynamodb:Query")
             storage.grant_items(function, KEYS, "dynamodb:Query")  # a checkpoint has the keys that no ledger has
             storage.grant_objects(function, "s3:GetObject", "s3:PutObject", prefixes=(CHECKPOINTS,))

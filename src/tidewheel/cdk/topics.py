@@ -161,7 +161,7 @@ class Subscription(Construct):
                 time-out of the function that reads the queue.
             max_receive_count: For a new queue: the receives after which a message is a dead letter. By default 100,
                 where the SDK's consumers count to 5; with reader="plain" 10; in a topic with claims="none" 5.
-            removal_policy: As for the topic; by default the topic's policy. It also applies to a new queue.
+            removal_policy: As for the topic; by default the topic's policy. The same applies to a new queue.
             **settings: Settings such as `filter_policy`, as for `create_subscription`.
 
         Raises:

@@ -38,7 +38,7 @@ def cost(
 ) -> None:
     """Estimate the monthly cost of messages by AWS service, beside other ways to delay messages.
 
-    The command calls no AWS service. It multiplies list prices of us-east-1 by counted requests and measured time.
+    The command calls no AWS service, and multiplies list prices of us-east-1 by counted requests and measured time.
     Totals are also shown with AWS's free tiers, for an account without other uses.
     """
     from tidewheel.cost.bill import ENVIRONMENTS, bill

@@ -31,7 +31,7 @@ def demo(
 ) -> None:
     """Replay real messages over 60 days of virtual time, then for half a minute of real time.
 
-    The demo takes two to five minutes. It prints lateness and costs.
+    The demo takes two to five minutes, and prints lateness and costs.
     """
     with needs_extra("tidewheel demo", "local"):
         from tidewheel.local import LocalTidewheel, replay

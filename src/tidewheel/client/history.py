@@ -172,7 +172,7 @@ class SentHour:
     Attributes:
         start: when the hour begins.
         messages: of all subscriptions together: a message counts once for each.
-        by_subscription: the same, by subscription. Those without messages are left out.
+        by_subscription: the same, by subscription. Subscriptions without messages are left out.
     """
 
     start: datetime

@@ -552,7 +552,7 @@ class Tidewheel:
             subscription: only messages that were sent to this subscription. None: to any.
             since, until: due at `since` or later, and before `until`, as aware datetimes or Unix seconds. None: all
                 that is kept, until now. With the id of a message as `until`, goes on behind it.
-            key: only messages with this key. It reads all segments of the time, as ledgers have no index of keys.
+            key: only messages with this key. All segments of the time are read, as ledgers have no index of keys.
             group: only messages of this group.
 
         Raises:
@@ -635,7 +635,7 @@ class Tidewheel:
     def create_topic(
         self, name: str, *, settings: TopicSettings | None = None, **changes: Unpack[NewTopicSettings]
     ) -> Topic:
-        """Creates a topic, or returns the existing topic if the given settings agree. It keeps all others.
+        """Creates a topic, or returns the existing topic if the given settings agree. The other settings stay.
 
         Args:
             name: 1 to 48 letters, digits, '-' or '_'.
@@ -874,7 +874,7 @@ class Tidewheel:
         Args:
             topic: the topic.
             subscription: the subscription.
-            ids: of dead letters. Those that are not found are passed over.
+            ids: of dead letters. Unknown ids are passed over.
             cause: as `DeadLetter.cause`.
 
         Raises:

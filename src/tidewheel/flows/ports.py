@@ -108,7 +108,7 @@ class Queues(Protocol):
         """Sends at most ten messages, each with its delay in seconds. Returns the refusals.
 
         Raises:
-            QueueUnavailable: the queue is gone or access to it is denied. It took none of the messages.
+            QueueUnavailable: the queue is gone or denies access. No message was taken.
         """
         ...
 

@@ -9,7 +9,7 @@ from tidewheel.flows.maintenance.merge_planning import Merge
 from tidewheel.jobs.job import Job
 
 LEASE_S = 1_800
-"""Longer than the longest task takes. It is renewed, and a run after a killed one waits for it."""
+"""Longer than the longest task takes. The lease is renewed, and a run after a killed run waits for the end."""
 
 
 def merge_buckets(job: Job) -> Merged | None:

@@ -243,7 +243,7 @@ class Inbox:
         self.count("dead")
 
     def acknowledge(self, messages: list[ReceivedMessage]) -> None:
-        """Deletes messages from the queue. Those that SQS cannot delete come again, with a warning."""
+        """Deletes messages from the queue. What SQS cannot delete comes again, with a warning."""
         try:
             receiving.delete(self.core.connection.sqs, self.queue_url, messages)
         except DeleteFailed as error:

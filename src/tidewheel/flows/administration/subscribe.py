@@ -207,7 +207,7 @@ def owner_of(name: str) -> str:
 def attempt_of(owner: str, attempt: str) -> str:
     """Returns the mark of one attempt of an owner. The mark is an owner, too.
 
-    It owns the topics and subscriptions that this attempt created.
+    The mark owns the topics and subscriptions that this attempt created.
     """
     return owner + hashlib.sha256(attempt.encode()).hexdigest()[:_ATTEMPT_DIGITS]
 

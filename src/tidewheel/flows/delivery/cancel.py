@@ -271,7 +271,7 @@ def cancel_many(
         else:
             results[batch[0].id] = cancel(storage, state, batch[0].id, now_ms)
 
-    # In order of slots, so that a seal refuses only the first batches. Those that are known as sealed go alone.
+    # In order of slots, so that a seal refuses only the first batches. Messages that are known as sealed go alone.
     wanted = sorted(tombstone(each, state.slot_ms, now_ms) for each in dict.fromkeys(message_ids))
     sealed = sum(each.slot < state.sealed for each in wanted)
     for start in (*range(sealed), *range(sealed, len(wanted), MAX_CANCELS)):

@@ -195,7 +195,7 @@ class _Sending:
         self.outcome.untaken.update(start + place for place in waiting)
 
     def _goes_on(self) -> bool:
-        """Whether the queue gets another batch. It gets none from a machine whose clock is doubted."""
+        """Whether the queue gets another batch. A machine whose clock is doubted sends none."""
         try:
             now_ms = self._ports.clock.now_ms()
         except ClockDoubted as error:

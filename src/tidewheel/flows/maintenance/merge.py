@@ -106,7 +106,7 @@ def merge_topics(
         everything: merge all small ledgers, however few.
         time_left: asked after each merge. Without time, the run ends after the swaps of all written merges.
         progress: called with each merge of a round before the round begins.
-        pause: waits some milliseconds before a swap. It may return at once if only its caller moves the clock.
+        pause: waits some milliseconds before a swap, or returns at once if only its caller moves the clock.
     """
     # Without a job for larger merges, all merges are small enough for this run.
     small_only = {largest, ports.runs.largest} == {MergeSize.SMALL}

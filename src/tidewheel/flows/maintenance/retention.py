@@ -157,7 +157,7 @@ def _cancelled_rows(
 ) -> dict[BucketId, float]:
     """Estimates how many rows of each ledger were cancelled since the ledger was checked.
 
-    A tombstone does not name a ledger. It counts in each ledger that has rows of its slot, by their number. A ledger
+    A tombstone does not name a ledger, and counts in each ledger that has rows of its slot, by their number. A ledger
     that was checked since has no such row: it was dropped, or is in another ledger.
     """
     times: dict[int, list[int]] = {}
